@@ -74,7 +74,7 @@ class _Part:
 
 _PARTS = {
     "sentences": _Part(
-        "the shipped model on real sentences, greedy, beside the other engines",
+        "the shipped model on real sentences, greedy, against the other engines",
         *("offline", "sentences", "sentences_tables"),
     ),
     "decoding": _Part(
@@ -86,7 +86,7 @@ _PARTS = {
         *("offline", "marian", "marian_tables"),
     ),
     "online": _Part(
-        "latency by requests a second, beside batch servers on other engines", "online"
+        "latency by requests a second, against batch servers on other engines", "online"
     ),
     "online-base": _Part(
         "the same with a copy of the shipped model at Marian's base size",
@@ -95,17 +95,17 @@ _PARTS = {
     ),
     "start": _Part("the start of a server, and its memory", "start"),
     "gateway": _Part(
-        "over HTTP beside LibreTranslate on the same weights; needs build/libretranslate",
+        "over HTTP, against LibreTranslate on the same weights; needs build/libretranslate",
         "gateway",
         is_apart=True,
     ),
     "load": _Part(
-        "what `seqserve load` costs itself, beside a server that does nothing",
+        "the cost of `seqserve load` itself, with a server that does nothing",
         "generator",
         is_apart=True,
     ),
     "scaling": _Part(
-        "one core and more, in one engine process or in several, alone and behind a server",
+        "one core and more, in one engine process or in several, alone and in a server",
         "scaling",
         is_apart=True,
     ),
@@ -127,17 +127,17 @@ _PARTS = {
         is_apart=True,
     ),
     "shortlist": _Part(
-        "random weights with a shortlist, beside CTranslate2 with its vocabulary map",
+        "random weights with a shortlist, against CTranslate2 with its vocabulary map",
         "shortlist",
         is_apart=True,
     ),
     "firefox": _Part(
-        "a model of Firefox, with its shortlist, beside Marian; needs build/marian",
+        "a model of Firefox, with its shortlist, against Marian; needs build/marian",
         *("marian", "firefox", "firefox_tables"),
         is_apart=True,
     ),
     "native": _Part(
-        "a model of Marian's base shape in Marian's files, beside Marian; needs the same",
+        "a model of Marian's base shape in Marian's files, against Marian; needs the same",
         *("marian", "native"),
         is_apart=True,
     ),
@@ -235,7 +235,7 @@ def _options() -> argparse.Namespace:
         const=_PAGE,
         metavar="FILE",
         help="write the tables of the report's parts between the markers of a page, and their"
-        f" numbers beside it; measure nothing; {_PAGE} where no file is named",
+        f" numbers next to it; measure nothing; {_PAGE} if no file is named",
     )
     parser.add_argument(
         "--folder",
@@ -290,7 +290,7 @@ def _options() -> argparse.Namespace:
     )
     options = parser.parse_args()
     if unknown := set(options.parts) - _PARTS.keys():
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; see --help")
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; see --help")
     names = _PARTS if options.page else [name for name in _PARTS if name not in apart]
     options.parts = options.parts or list(names)
     return options

@@ -63,7 +63,7 @@ def _write_int8(model: Transformer, tokenizer: Tokenizer, repository: Path) -> P
 
 
 def give_languages(artifact: Path, copy: Path) -> None:
-    """Gives a copy the languages of its model, and the options that this recommends."""
+    """Copies the languages of the model and its recommended options."""
     known, path = json.loads((artifact / MANIFEST).read_text(encoding="utf-8")), copy / MANIFEST
     manifest = json.loads(path.read_text(encoding="utf-8"))
     manifest |= {name: known[name] for name in ("template", "generation")}

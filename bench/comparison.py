@@ -47,8 +47,7 @@ def compare(
     """Starts engines, checks that outputs agree, and lets them take turns.
 
     Args:
-        engines: What is compared.
-        sources: Token ids or texts; the same for all.
+        engines: The engines to compare. sources: Token ids or texts; the same for all.
         rows: In flight in each worker, for the report; with 1 each source comes alone.
         rounds: Turns of each engine.
         may_differ: Whether outputs may differ, as samples do.

@@ -41,8 +41,8 @@ def run(
         checkpoint: Its folder.
         repository: Folder of models.
         precision: Of the artifact, and its name.
-        sentences: How many of the proof.
-        texts: The sentences of the proof; the model writes its own where there are none.
+        sentences: Number of sentences of the proof. texts: The sentences of the proof; if empty,
+        the model writes them.
         is_checked: Whether an artifact that differs too much is an error.
     """
     module = "seqserve_import.command" if is_checked else "bench.import_checkpoint"

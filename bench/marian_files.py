@@ -32,7 +32,7 @@ CONVENTIONS: dict[str, Any] = {
     "zero_start": True,
     "norm_epsilon": EPSILON,
 }
-"""What a model must have besides the defaults for Marian to compute it."""
+"""Settings that Marian needs besides the defaults."""
 
 _KIND = CONVENTIONS | {
     "source_vocabulary_size": 0,
@@ -68,7 +68,7 @@ def student(pair: str, place: Path) -> MarianModel:
 
 
 def write_student(folder: Path, path: Path) -> None:
-    """Writes a model of Firefox as floats, which is all that Marian reads of it."""
+    """Writes a model of Firefox as floats, because Marian reads nothing else."""
     [model] = folder.glob("model.*.bin")
     student = Bin(model)
     weights = {name: np.ascontiguousarray(student.tensor(name).numpy()) for name in student.names()}

@@ -118,8 +118,8 @@ def marian_base(config: TransformerConfig = MARIAN_BASE, *, seed: int = 7) -> Tr
     # With a tied output and a last norm of ones, a token is most like itself and repeats for ever.
     assert isinstance(last, Tensor)
     last.normal_()
-    # What the sources say is the same at every step and must not drown the last word, which is
-    # scrambled by the last feed-forward layer: from there the next one follows.
+    # The content of the sources is the same at every step and must not drown the last word, which
+    # is scrambled by the last feed-forward layer: from there the next one follows.
     for layer in model.decoder_layers:
         if config.decoder_cell is DecoderCell.ATTENTION:
             layer.self_attention.output.weight *= 0.2
@@ -180,8 +180,7 @@ def write_unproven(
     """Exports a model for measurements of speed into ``repository/<name>/1``.
 
     Args:
-        model: What is exported.
-        repository: Folder of models.
+        model: The model to export. repository: Folder of models.
         name: Of the model.
         tokenizer: Of its texts; numbered words where not given.
         rounding: The precision.

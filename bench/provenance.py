@@ -45,7 +45,7 @@ _APART = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What decides a speed besides the code that is measured."""
+    """Everything that affects a speed besides the measured code."""
 
     commit: str
     """Empty outside a clone."""

@@ -4,7 +4,7 @@
 
 Tracing a model takes minutes, and its weights some gigabytes; the graphs are small and the same for
 all weights. So they can be traced on one machine and carried to another, where the weights are
-drawn anew and written to the places that the graphs expect.
+drawn again and written to the places that the graphs expect.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _placed(model: Transformer, scorer: Path) -> Iterator[tuple[int, NDArray[Any
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the products of a step are made of."""
+    """The matrices of a step's products."""
 
     weights: int
     """Numbers that are read, each multiplied once for every row."""

@@ -42,7 +42,7 @@ def http_caller_of(address: str) -> HttpCaller:
 
 
 def check_answers(answers: Iterable[Answer]) -> None:
-    """Refuses a closed loop in which a call failed: no load is more than a server can bear."""
+    """Raises an error if a call failed in a closed loop, which never overloads a server."""
     if errors := {answer.error for answer in answers if answer.error}:
         raise SystemExit(f"calls failed: {', '.join(sorted(errors))}")
 

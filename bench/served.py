@@ -51,9 +51,7 @@ def serve(
     """Lets callers ask for one answer after another.
 
     Args:
-        server: The server.
-        texts: What they ask, drawn at random.
-        callers: How many there are.
+        server: The server. texts: Texts to send, drawn at random. callers: Number of callers.
         seconds: How long they ask.
         fronts: Front processes of the largest server that gets this load; it has a process for
             each, but none for fewer than three cores.

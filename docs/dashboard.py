@@ -6,9 +6,10 @@ it and answers the queries of the dashboards, as it answers Grafana.
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 import tempfile
-import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.deploy.panels import Panel, panels
 from tests.deploy.prometheus import Prometheus
 from tests.support.process import ServerProcess, until
 
-from seqserve import Client, RetryPolicy
+from seqserve import AsyncClient, RetryPolicy
 from seqserve.errors import CallError
 from seqserve_plot.picture import grid, save
 
@@ -39,7 +40,7 @@ _UNITS = {"reqps": "a second", "s": "s", "percentunit": "share", "short": ""}
 
 
 def main() -> None:
-    """Runs the server and draws what Prometheus says of it."""
+    """Runs the server and draws the answers of Prometheus."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         options = ("--slots", "32", "--default-model", "en-de", "--keep-versions", "1")
@@ -49,9 +50,9 @@ def main() -> None:
         prometheus = stack.enter_context(Prometheus(jobs, {}, folder / "prometheus"))
         until(lambda: bool(prometheus.query('up{job="seqserve"} == 1')))
         begin_s = time.time()
-        load(server.target)
+        asyncio.run(load(server.target))
         span = {"start": str(begin_s), "end": str(time.time()), "step": str(_STEP_S)}
-        figure, axes = grid(len(SHOWN), len(SHOWN[0]), cell=(5, 2.4))
+        figure, axes = grid(len(SHOWN), len(SHOWN[0]), cell=(3.4, 2.2))
         known = {f"{panel.board}: {panel.title}": panel for panel in panels("3s")}
         for row, titles in zip(axes, SHOWN, strict=True):
             for place, title in zip(row, titles, strict=True):
@@ -64,32 +65,27 @@ def main() -> None:
     save(figure, DOCS / "dashboard.svg")
 
 
-def load(target: str) -> None:
-    """Calls the server from as many threads as each part has callers."""
+async def load(target: str) -> None:
+    """Calls the server from as many tasks as each part has callers."""
     sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
-    with Client(target, retry=RetryPolicy(max_attempts=1)) as client:
+    # Tasks of one thread: hundreds of threads would take the cores from the server.
+    async with AsyncClient(target, retry=RetryPolicy(max_attempts=1)) as client:
         for callers in CALLERS:
             end_s = time.monotonic() + PART_S
-            threads = [
-                threading.Thread(target=call, args=(client, sentences, end_s))
-                for _ in range(callers)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            await asyncio.gather(*(call(client, sentences, end_s) for _ in range(callers)))
 
 
-def call(client: Client, sentences: list[str], end_s: float) -> None:
-    """Translates one sentence after another; waits a little after a rejection."""
+async def call(client: AsyncClient, sentences: list[str], end_s: float) -> None:
+    """Translates one sentence after another; waits a little after a refusal."""
     while time.monotonic() < end_s:
         for sentence in sentences:
             if time.monotonic() > end_s:
                 break
             try:
-                client.generate(sentence)
+                await client.generate(sentence)
             except CallError:
-                time.sleep(0.2)
+                # At random: callers that all come back at once would leave the server idle between.
+                await asyncio.sleep(random.uniform(0.2, 1.0))
 
 
 def draw(axes: Axes, panel: Panel, answers: dict[str, Any], begin_s: float) -> None:
@@ -107,7 +103,7 @@ def draw(axes: Axes, panel: Panel, answers: dict[str, Any], begin_s: float) -> N
 
 
 def named(legend: str, labels: dict[str, str]) -> str:
-    """Fills labels into a legend, but not the name of the server, for there is one."""
+    """Fills labels into a legend, without the name of the only server."""
     words = re.sub(r"\{\{(\w+)\}\}", lambda label: labels.get(label[1], ""), legend)
     return words.partition(" on ")[0]
 

@@ -142,7 +142,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m recipes.confidence", description=__doc__)
     parser.add_argument("recipe", type=Path, help="recipe of the served model")
     parser.add_argument(
-        "--foreign", type=Path, required=True, help="pairs whose sources are those of the recipe"
+        "--foreign", type=Path, required=True, help="pairs with the sources of the recipe"
     )
     parser.add_argument("--target", default="localhost:50051", help="the server")
     return parser.parse_args()

@@ -145,7 +145,7 @@ def _wrong(target: str, language: str, draw: random.Random) -> Iterator[tuple[st
 
 
 def _are_apart(one: Quantity, other: Quantity) -> bool:
-    """Tells whether two quantities differ and are not of one date, code or phone number."""
+    """Returns whether two quantities differ and are not of one date, code or phone number."""
     return (
         other.begin - one.end > 3
         and one.digits != other.digits

@@ -120,7 +120,7 @@ class Reference:
         return output
 
     def _is_hopeless(self, beams: list[TokenIds], ended: list[TokenIds], enough: int) -> bool:
-        """Tells whether no beam is expected to rank above the last of those that are enough."""
+        """Returns whether no beam is expected to rank above the last of those that are enough."""
         options, score, length = self._options, self._log_probs.score, len(beams[0])
         if len(ended) < enough:
             return False

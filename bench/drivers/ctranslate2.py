@@ -122,7 +122,7 @@ def check_decoder(config: TransformerConfig, engine: str) -> None:
     """Refuses a model that an engine cannot compute."""
     if config.decoder_cell is not DecoderCell.ATTENTION:
         raise ValueError(
-            f"{engine} knows no decoder with {config.decoder_cell.value}; compare such a model with"
+            f"{engine} has no decoder with {config.decoder_cell.value}; compare this model with"
             " Marian (bench/marian_files.py writes its files)"
         )
 

@@ -158,7 +158,7 @@ class _Seqserve:
             self._engine.stop()
             del self._engine
             self._is_running = False
-            # What it holds is large, and frozen.
+            # Its objects are large, and frozen.
             gc_freeze()
 
 

@@ -1,4 +1,4 @@
-"""What the engines on a device need beforehand: their models, and the limits of the device.
+"""Prepares the engines on a device: their models, and the limits of the device.
 
 python -m bench.drivers.device_models cuda build/bench/gpu [SHAPE ...]    beforehand, all or some
 """

@@ -24,7 +24,7 @@ class MarianModel:
     """A model in files that Marian reads."""
 
     folder: Path
-    """What ``seqserve import`` reads of it."""
+    """The model as ``seqserve import`` reads it."""
     vocabulary: Path
     shortlist: Path | None
     models: dict[str, Path]

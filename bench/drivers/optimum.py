@@ -1,8 +1,8 @@
 """Optimum on ONNX Runtime as a driver: its own export of a model, its own ``generate``.
 
-It asks for an older transformers than ours, so it has a separate environment, ``build/optimum``,
-which ``make build/optimum/.ready`` makes. What runs there, from :func:`main` on, imports no
-package of ours.
+It needs an older transformers than ours, so it has a separate environment, ``build/optimum``, which
+``make build/optimum/.ready`` makes. What runs there, from :func:`main` on, imports no package of
+ours.
 """
 
 import subprocess
@@ -33,8 +33,7 @@ class OptimumDriver(SubprocessDriver[list[int]]):
         """Starts the workers and waits until they have loaded the model.
 
         Args:
-            folder: What :func:`export` wrote.
-            rows: Sources of a batch.
+            folder: Output of :func:`export`. rows: Sources of a batch.
             length: Target tokens of every row; the end token is held back.
             layout: Workers, each a process, and threads of each.
             interpreter: Python of Optimum's environment.

@@ -105,6 +105,6 @@ def _answer(pipe: Connection, run: Callable[[], Any]) -> None:
     except Exception as error:
         traceback.print_exc()
         answer = f"{type(error).__name__}: {error}", None
-    # Perhaps nobody waits for it any more.
+    # Perhaps no caller waits for it any more.
     with suppress(OSError):
         pipe.send(answer)

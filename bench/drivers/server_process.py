@@ -21,7 +21,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 
 _READY = re.compile(r".*(?:ready|gateway) on (?:http://)?([^\s,]+)(?:, metrics ([^\s,]+))?")
 _FRONT = "seqserve_server.front.fronts"
-# Within it calls under way may end.
+# Time for calls in flight to end.
 _PATIENCE_S = 30.0
 # A proxy does not know the way to this machine.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -49,7 +49,7 @@ def seqserve_server(artifact: Path, folder: Path) -> Server:
     # A link would do for the disk, but a server loads nothing from outside its repository.
     shutil.copytree(artifact, repository / manifest.name / str(manifest.version))
     ports = ["--port", "0", "--metrics-port", "0"]
-    # The others refuse nobody, and here one caller has all the calls.
+    # The other servers refuse no calls, and here one caller makes all of them.
     patience = ["--max-queue-s", "60", "--caller-share", "1"]
     arguments = ["serve", "--model-repository", str(repository), *ports, *patience]
     return Server(f"seqserve {manifest.precision}", "seqserve", arguments)
@@ -186,7 +186,7 @@ def proportional_bytes(pid: int) -> int:
     """Reads the proportional set size: a page that three processes map is a third of one in each.
 
     Processes share their libraries, and sums of resident sizes would count those again and again.
-    What others beside them map as well, such as this process, counts in part only.
+    Pages that other processes map as well, such as this one, count only in part.
 
     Source: Linux, proc_pid_smaps(5), ``Pss``.
     """

@@ -1,1 +1,1 @@
-"""What is compared: each module measures a subject, and lays its numbers out in tables."""
+"""The comparisons: each module measures a subject, and lays its numbers out in tables."""

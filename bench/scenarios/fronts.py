@@ -29,18 +29,16 @@ class Plan:
     turn_s: float = 2.0
     """How long a turn takes."""
     fronts: Sequence[int] = ()
-    """Numbers of front processes; if there are none, 1, twice as many each time, up to 4 or half of
-    the cores."""
+    """Numbers of front processes; if empty 1, doubling up to 4 or half of the cores."""
     callers: Sequence[int] = ()
-    """Numbers of requests in flight; 16 and 64 if there are none."""
+    """Numbers of requests in flight; 16 and 64 if empty."""
 
 
 def measure(plan: Plan, artifact: Path | None = None) -> Iterator[dict[str, Any]]:
     """Lets servers with each number of fronts take turns; yields after each round.
 
     Args:
-        plan: What is measured.
-        artifact: Gives the tokenizer; the shipped one if None.
+        plan: The measurements. artifact: Artifact of the tokenizer; the shipped one if None.
     """
     texts = mixed(PAIRS)
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:

@@ -198,7 +198,7 @@ async def _closed(address: str, callers: int, seconds: float) -> list[float]:
 async def _jobs(address: str, plan: Plan) -> float:
     """Sends arrays, one after another from each client; returns sentences a second.
 
-    The last array of a client counts by the share of it that lies within the time.
+    The last array of a client counts in proportion to its share within the time.
     """
     sentences = everyday()[: plan.job_size]
     began_s = time.perf_counter()

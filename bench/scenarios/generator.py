@@ -1,4 +1,4 @@
-"""What ``seqserve load`` costs itself, and how much one process of it can send.
+"""The cost of ``seqserve load`` itself, and the rate that one of its processes can send.
 
 The server, a separate process, does nothing: it answers every request at once with the same bytes,
 over gRPC, streamed too, or over HTTP. A closed loop shows the most that both can do; an open loop,

@@ -44,7 +44,7 @@ _TURN_LIMIT_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is measured, and where."""
+    """The measurements, and their device."""
 
     device: str = "cuda"
     """Or ``cpu``."""

@@ -77,7 +77,7 @@ _CASES = """
     marian-base:8 bart-large:1 bart-large:64 nllb-600m:1 nllb-600m:64 bart-large:256 nllb-600m:256
 """
 CASES = tuple(Case.parse(label) for label in _CASES.split())
-"""What matters most comes first."""
+"""The most important cases come first."""
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""What callers get of a GPU: our server, from its first request on, with sources that never repeat.
+"""A GPU as callers see it: our server, from its first request on, with sources that never repeat.
 
 The load comes from `seqserve load`, a closed loop, in separate processes. The report also has the
 speed of the engine alone with as many rows.

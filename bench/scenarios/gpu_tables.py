@@ -69,7 +69,7 @@ def _served(report: Report) -> Table:
         engine = alone.get((case["shape"], case["callers"]))
         share = f"{case['tokens_per_s'] / engine:.2f}" if engine else ""
         records.append({**case, "share": share})
-    return Table.of(_SERVED, records, "From the first request on; no source comes twice.")
+    return Table.of(_SERVED, records, "Counted from the first request; no source comes twice.")
 
 
 def _speeds(shape: str, cases: Sequence[Report]) -> Table:

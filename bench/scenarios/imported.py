@@ -54,7 +54,7 @@ _PATIENCE_S = 1200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRun:
-    """What one run took, and what it wrote."""
+    """The cost of one run, and its output."""
 
     ready_s: float
     """From the start of the process until the model is loaded; its files are in the system's

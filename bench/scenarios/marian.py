@@ -112,7 +112,7 @@ def native(rounds: int, rows: Sequence[int] = (1, 8, 32)) -> list[dict[str, Any]
         folder = Path(place)
         written = marian_files.write(marian_base(_BASE_CONFIG), folder)
         model = replace(written, length_factor=_TARGET_TOKENS / _SOURCE_TOKENS)
-        # What random weights lose by rounding says nothing.
+        # The loss of random weights by rounding is meaningless.
         artifacts = {
             precision: import_checkpoint.run(
                 model.folder,

@@ -65,7 +65,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What all engines decode, and how."""
+    """The sources and options of all engines."""
 
     sources: Rows
     rows: int

@@ -212,7 +212,7 @@ def report_of(model: str, series: Sequence[Series], plan: Plan) -> dict[str, Any
 
 
 def tables(report: dict[str, Any]) -> list[Table]:
-    """Lays out what :func:`measure` returned: latency by rate, then the rates that servers bear."""
+    """Lays out the result of :func:`measure`: latency by rate, then the highest rates."""
     return [_latencies(report), _rates(report)]
 
 
@@ -258,8 +258,9 @@ def _rates(report: dict[str, Any]) -> Table:
             ]
             for peer in report["peers"]
         ],
-        f"In time is {report['plan']['slo_factor']:g} times the median of {report['base']} with one"
-        " request at a time; where p99 first leaves it, linear between the rates measured.",
+        f"The limit of p99 is {report['plan']['slo_factor']:g} times the median of {report['base']}"
+        " with one request at a time. The rate at which p99 first exceeds it is interpolated"
+        " between the measured rates.",
     )
 
 

@@ -1,4 +1,4 @@
-"""How throughput grows with cores: of the engine's processes alone, and behind a server.
+"""How throughput grows with cores: the engine's processes alone, and in a server.
 
 Workers of one process share an interpreter. While one of them is outside ONNX Runtime, the others
 that need to be there wait. So the share of a step outside it bounds how many workers a process can
@@ -66,11 +66,11 @@ class Plan:
     turn_s: float = 2.0
     """How long a turn takes, about."""
     layouts: Sequence[Layout] = ()
-    """All of :func:`layouts` if there are none; one core alone is always among them."""
+    """If empty, all of :func:`layouts`; one core is always among them."""
     fronts: Sequence[int] = ()
-    """Numbers of front processes; a server's default if there are none."""
+    """Numbers of front processes; if empty, a server's default."""
     callers: Sequence[int] = ()
-    """Numbers of requests in flight; two for each row if there are none."""
+    """Numbers of requests in flight; if empty, two for each row."""
     folder: Path = Path("build/bench/scaling")
     """Keeps the copy of the model for a later run."""
 

@@ -1,6 +1,6 @@
 """Writes into the chart's schema which variables it takes: python deploy/helm/options.py.
 
-They are those of ``seqserve serve`` and ``seqserve gateway``, with their types and bounds, but not
+They are the options of ``seqserve serve`` and ``seqserve gateway``, with types and bounds, except
 those that other values of the chart set.
 """
 

@@ -46,7 +46,7 @@ def new_place(repository: Path, name: str, version: int) -> Path:
     """Returns the folder that an artifact is written to.
 
     Raises:
-        OptionError: It exists, or its name or version is none.
+        OptionError: It exists, or its name or version is invalid.
     """
     if not re.fullmatch(NAME, name):
         raise OptionError(
@@ -139,23 +139,23 @@ def declared(template: Template | None, source: str, target: str) -> Template | 
     """Returns a template with the languages of a model that reads and writes one.
 
     Args:
-        template: What the model reads beside its texts; None for nothing.
-        source: Code of the source language; empty if it is not known, or the template has it.
+        template: Tokens that the model reads besides its texts; None for nothing. source: Code of
+        the source language; empty if it is unknown, or if the template has it.
         target: Code of the target language.
 
     Raises:
-        OptionError: A code is none, or the template has other languages.
+        OptionError: A code is invalid, or the template has other languages.
     """
     changed = template or Template()
     for role, code in (("source", source), ("target", target)):
         if not code:
             continue
         if not _CODE.fullmatch(code) or code == AUTO:
-            raise OptionError(f"--{role}-language: {code!r:.80} is no code; take one such as en")
+            raise OptionError(f"--{role}-language: {code!r:.80} is not a code; take one such as en")
         if not changed.languages[role]:
             name = f"{role}_languages"
             changed = replace(changed, **{name: {code: ""}})  # type: ignore[arg-type]
         elif changed.code_of(role, code) is None:
             known = ", ".join(sorted(changed.languages[role])[:5])
-            raise OptionError(f"--{role}-language: {code} is none of the model's: {known}, ...")
+            raise OptionError(f"--{role}-language: {code} is not one of the model's: {known}, ...")
     return None if changed == Template() else changed

@@ -34,7 +34,7 @@ class _Observer:
         self.inputs[name] = Range(min(before.low, float(low)), max(before.high, float(high)))
 
     def cache(self, name: str, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Records keys and values in place of a cache's rounding; returns them unchanged."""
+        """Records keys and values instead of rounding them; returns them unchanged."""
         largest = [part.abs().amax((0, 2)) for part in (key, value)]  # [H, D]
         if name in self.caches:
             largest = list(map(torch.maximum, largest, self.caches[name]))
@@ -114,9 +114,7 @@ def choose_scales(
         kept[scales] = agreement(score_targets(model, sources[:_SENTENCES], targets))
     static, row = kept[Scales.STATIC], kept[Scales.ROW]
     chosen = Scales.ROW if row - static > _MAX_LOSS else Scales.STATIC
-    reason = (
-        f"static ones choose {static:.1%} of the tokens that fp32 chooses, those of rows {row:.1%}"
-    )
+    reason = f"static scales choose {static:.1%} of fp32's tokens, row scales {row:.1%}"
     return chosen, reason
 
 

@@ -1,15 +1,15 @@
 """Makes the weights of candidates inputs of a step, and gathers them in a separate graph.
 
-A step that gathers the weights of the candidates anew, and turns them as its product likes them,
-takes longer for that than for the product. Candidates change only when rows join or leave. So the
-weights become inputs, which are kept from step to step, and what gathered them becomes
-``candidates.onnx``, which runs when a request joins. The product stays as it was: the same bits.
+If each step gathered the weights of the candidates and transposed them for its product, that would
+take longer than the product. Candidates change only when rows join or leave. So the weights become
+inputs, which are kept from step to step, and the gathering nodes become ``candidates.onnx``, which
+runs when a request joins. The product stays as it was: the same bits.
 
 It has for each group of candidates the rows that choose among them, in place of all rows. A product
 of few rows takes as long as reading its weights, and the groups of a row are few.
 
-One of eight bits is divided into a product of integers, which has a kernel for a single row, and
-what makes floats of it: the same bits, as integers are summed exactly.
+A product in eight bits is divided into a product of integers, which has a kernel for a single row,
+and the conversion to floats: the same bits, because sums of integers are exact.
 
 Where no row is projected onto the whole vocabulary, a branch of the graph computes the logits of
 candidates and nothing else. Steps without options do not ask for it, and cost what they did.
@@ -47,7 +47,7 @@ def candidate_graphs(
     """Makes the graph of a step, and the one that gathers weights, from a traced decoder.
 
     Args:
-        decoder: Its graph, whose logits are masked in front of its branches.
+        decoder: Its graph, whose logits are masked before its branches.
         keeps: Whether weights are kept from step to step; if not, each step gathers them.
     """
     model = ModelProto()
@@ -81,7 +81,7 @@ def candidate_graphs(
 def _gather_rows(part: GraphProto) -> None:
     """Lets the product read the features of each group's rows ``[G, M, W]``: of none, if no group.
 
-    Before, it read those of all rows ``[1, B, W]``, which a slice emptied where there was no group.
+    Before, it read the outputs of all rows ``[1, B, W]``, which a slice emptied without groups.
     """
     [logits] = [name for name in _names(part.output) if name.endswith(_LOGITS)]
     [emptied] = [node for node in needed(part.node, [logits]) if node.op_type == "Slice"]
@@ -111,10 +111,10 @@ def _divide_product(
 ) -> dict[str, ValueInfoProto]:
     """Makes a product of int8 weights ``[G, W, 64]`` sum integers, and scales the sums afterwards.
 
-    What the zero point of the inputs adds to each sum depends on the candidate alone.
+    The zero point of the inputs adds a term to each sum, which depends only on the candidate.
 
     Returns:
-        What a step is given, by the names in the part; one more where there is such a product.
+        The inputs of a step, by the names in the part; one more with such a product.
     """
     products = [node for node in part.node if node.op_type == _PRODUCT and node.input[1] in given]
     if len(products) != 1:
@@ -221,7 +221,7 @@ def _turned(part: GraphProto, rows: str) -> tuple[str, bool]:
 
 
 def _empty(value: ValueInfoProto) -> TensorProto:
-    """Makes a tensor of no row in the place of an output."""
+    """Makes a tensor without rows, to replace an output."""
     dims = [dim.dim_value for dim in dims_of(value)]
     kind = value.type.tensor_type.elem_type
     return TensorProto(name=value.name, dims=dims, data_type=kind, raw_data=b"")

@@ -34,8 +34,8 @@ class Likeness(NamedTuple):
 def recommend_small_letters(offline: Offline, folder: Path) -> None:
     """Recommends ``lower_capitals`` in a manifest if the model's answers are better with it.
 
-    A manifest that has the option already stays as it is. So does that of a model that does not
-    translate from a language of ``capitals.tsv``, or that answers different sentences alike.
+    A manifest stays as it is if it already has the option, if the model does not translate from a
+    language of ``capitals.tsv``, or if it gives different sentences the same answer.
 
     Args:
         offline: The model.
@@ -48,8 +48,8 @@ def recommend_small_letters(offline: Offline, folder: Path) -> None:
     without, lowered = likeness(offline, *pair)
     if min(without) < _LEAST and sum(lowered) > sum(without):
         print(
-            f"capitals, Title Case  chrF {without} beside small letters;"
-            f" {lowered} with {OPTION}, which is recommended"
+            f"capitals, Title Case  chrF {without} compared with small letters; {lowered} with"
+            f" {OPTION}, which is recommended"
         )
         replace(manifest, generation={**manifest.generation, OPTION: True}).write(folder)
 

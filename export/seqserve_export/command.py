@@ -52,8 +52,8 @@ main = ArtifactCommand(
     options=ExportOptions,
     run=_export,
     description=(
-        "Exports a trained model to ONNX and proves it: torch and the artifact translate the\n"
-        "same real sentences, and nothing is written unless they agree token by token."
+        "Exports a trained model to ONNX and proves the result: torch and the artifact translate\n"
+        "the same real sentences, and nothing is written unless they agree token by token."
     ),
     epilog="""\
 examples:
@@ -76,8 +76,8 @@ shortlist = ArtifactCommand(
     run=_shortlist,
     description=(
         "Learns from parallel text which tokens translate which, and writes a version of a\n"
-        "model that chooses among them only: a step of a large vocabulary takes a fraction of\n"
-        "the time. Nothing is written if translations of other sentences get worse by it."
+        "model that chooses only among these. With a large vocabulary a step then takes a\n"
+        "fraction of the time. Nothing is written if other translations get worse."
     ),
     epilog="""\
 example:
@@ -109,9 +109,9 @@ upgrade = ArtifactCommand(
     options=UpgradeOptions,
     run=_upgrade,
     description=(
-        "Converts models that an older release wrote, so that this one serves them. Their weights\n"
-        "stay as they are and their answers the same; the sentence of the self-test proves it.\n"
-        "A version is replaced when it is converted and proved, and left as it is otherwise."
+        "Converts models of an older release, so that this one serves them. Weights and answers\n"
+        "stay the same; the sentence of the self-test proves it. A version is replaced only\n"
+        "after its conversion is proved."
     ),
     epilog="""\
 examples:

@@ -34,11 +34,11 @@ def upgrade(folder: Path, output: Path | None = None) -> Iterator[str]:
     """Converts the versions in a folder; yields a line for each when it is done.
 
     Args:
-        folder: Of a version, of a model, or of a repository of models.
-        output: Where the converted version goes; in the place of the older one if None.
+        folder: Folder of a version, of a model, or of a repository. output: Folder of the converted
+        version; None replaces the older one.
 
     Raises:
-        OptionError: There is no version in the folder, or several for one output.
+        OptionError: The folder has no version, or several for one output.
         ArtifactError: A version is damaged, or of another format.
         NotWritten: The folder cannot be written.
     """
@@ -90,7 +90,7 @@ def _upgraded(folder: Path, output: Path | None) -> str:
 
 
 def _exchange(new: Path, folder: Path) -> None:
-    """Puts a folder in the place of another one, whose files it has afterwards."""
+    """Replaces a folder by another one."""
     new.chmod(folder.stat().st_mode)
     old = new.with_name(f"{new.name}-old")
     folder.rename(old)
@@ -135,7 +135,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Gives a file a second name where the disk can, so that weights are not copied."""
+    """Links a file under a second name if the disk supports it, so that weights are not copied."""
     try:
         os.link(source, target)
     except OSError:

@@ -23,11 +23,11 @@ _SCALE_INPUTS = slice(12, 14)
 
 
 def draft_graph(decoder: ModelProto) -> ModelProto | None:
-    """Makes the graph from that of a step with all its options.
+    """Makes the graph from the graph of a step with all its options.
 
-    Its inputs are those of a step of R rows, but ``self_`` caches have the entries read before,
-    ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row. Its outputs are those of the
-    step; in place of caches it gives their new entries.
+    It has the inputs of a step of R rows, but ``self_`` caches have the entries read before, ``[1,
+    H, P, D]``, and ``cross_`` and ``last_`` caches one row. It has the outputs of the step, with
+    the new entries of caches instead of caches.
 
     Returns:
         None where the operator of the step changes keys before it keeps them, or where the decoder

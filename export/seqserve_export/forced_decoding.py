@@ -14,11 +14,11 @@ from seqserve_model.transformer import Transformer
 
 _BATCH_ROWS = 16
 _MAX_TOKENS, _MAX_LOGITS = 128, 1 << 23
-"""Of what is projected onto the vocabulary at a time; logits are in memory four times."""
+"""Maximum of one projection onto the vocabulary; logits are in memory four times."""
 
 
 class TargetScores(NamedTuple):
-    """What the model makes of a target of T tokens."""
+    """The model's scores of a target of T tokens."""
 
     log_probabilities: NDArray[Any]  # of each token, float [T]
     behind: NDArray[Any]  # by how much the best logit in its place is larger, float [T]
@@ -31,12 +31,12 @@ def score_targets(
 ) -> list[TargetScores]:
     """Scores targets of sources, in order.
 
-    A target is what greedy search gives where each of its tokens is behind none in its place.
+    Greedy search writes a target if no token at any place is better than the target's.
 
     Args:
         model: In evaluation mode.
-        sources: Token ids, the end token last.
-        targets: Token ids, the begin token left out, the end token last where there is one.
+        sources: Token ids, the end token last. targets: Token ids without the begin token, the end
+        token last if there is one.
     """
     config = model.config
     count = min(_MAX_TOKENS, max(1, _MAX_LOGITS // config.vocabulary_size))
@@ -66,6 +66,6 @@ def _score(model: Transformer, features: Tensor, tokens: Tensor) -> tuple[Tensor
 def agreement(scores: Sequence[TargetScores], tie: float = 0.0) -> float:
     """Computes the share of tokens that the model would have chosen in their place.
 
-    Those count too that are behind the best one by no more than a ``tie``.
+    Tokens also count if they are worse than the best one by at most ``tie``.
     """
     return float(np.mean(np.concatenate([target.behind <= tie for target in scores])))

@@ -47,7 +47,7 @@ def reads(node: NodeProto) -> set[str]:
 
 
 def rename(nodes: Iterable[NodeProto], before: str, after: str) -> None:
-    """Gives a value another name where nodes compute or read it, their branches too."""
+    """Renames a value in nodes and their branches, wherever it is computed or read."""
     for node in nodes:
         for names in (node.input, node.output):
             names[:] = [after if name == before else name for name in names]

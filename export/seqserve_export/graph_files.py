@@ -38,7 +38,7 @@ class WeightsFile:
         self._places: dict[bytes, int] = {}
 
     def place(self, array: NDArray[Any]) -> int:
-        """Gives the offset of an array's bytes, and writes them if they are not there yet.
+        """Returns the offset of an array's bytes, and writes them if they are not there yet.
 
         A projection that is a third of an earlier one, joined of query, key and value, is found
         within it.
@@ -94,8 +94,8 @@ def write_graphs(model: Transformer, folder: Path) -> list[str]:
 def step_graphs(decoder: ModelProto, precision: str) -> dict[str, ModelProto]:
     """Makes the graphs that steps run, by file name, from the traced one.
 
-    With half floats, steps gather the weights of candidates themselves, because a GPU holds them,
-    and nothing reads drafts, because the last bits of a row depend on the rows beside it.
+    With half floats, steps gather the weights of candidates themselves, because a GPU holds them.
+    Nothing reads drafts, because the last bits of a row depend on the other rows.
     """
     is_exact = precision != "fp16"
     step, candidates = candidate_graphs(decoder, keeps=is_exact)

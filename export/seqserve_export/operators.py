@@ -152,7 +152,7 @@ def first(x: Tensor, size: Tensor) -> Tensor:
 
 
 def zeros(like: Tensor, *shape: int) -> Tensor:
-    """Gives zeros of the type of another tensor, by a node that is left in its place."""
+    """Returns zeros of the type of another tensor, by a node that stays in place."""
     zero = torch.zeros((), dtype=like.dtype)
     return _node("Expand", [zero, torch.tensor(shape)], like, shape)
 
@@ -178,8 +178,7 @@ def dequantized_rows(tokens: Tensor, table: Tensor, scale: Tensor) -> Tensor:
 
     Args:
         tokens: Indices, int64 ``[..]``.
-        table: uint8 ``[V, W]``, where 128 stands for zero.
-        scale: Of each row, ``[V, 1]``.
+        table: uint8 ``[V, W]``, where 128 means zero. scale: Scale of each row, ``[V, 1]``.
     """
     width = table.size(1)
     attributes = {"bits": 8, "gather_axis": 0, "quantize_axis": 1, "block_size": _block(width)}

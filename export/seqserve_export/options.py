@@ -21,12 +21,12 @@ class Precision(Enum):
 
     FP32 = "fp32"
     FP16 = "fp16"
-    """Of the caches too: for GPUs. A CPU computes it more slowly than fp32."""
+    """Caches too are fp16: for GPUs. A CPU computes it more slowly than fp32."""
     INT8 = "int8"
 
 
 class Scales(Enum):
-    """Where the scale of a projection's input comes from."""
+    """The origin of the scale of a projection's input."""
 
     STATIC = "static"
     """From calibration: the fewest operations."""
@@ -40,14 +40,14 @@ class Caches(Enum):
     FLOAT = "float"
     """fp32: faster for short rows of a small model."""
     INT8 = "int8"
-    """A quarter of the memory: faster where caches outgrow those of the processor."""
+    """A quarter of the memory: faster if caches outgrow the processor's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactOptions:
     """Options of every command that writes an artifact."""
 
-    name: str = option(help="Name of the model, that clients request.")
+    name: str = option(help="Name by which clients request the model.")
     model_version: int = option(1, help="Version; the highest one is served.", minimum=1)
     model_repository: Path = option(Path("models"), help="Folder of models to write to.")
     description: str = option("", help="What the model is for, in one line.")
@@ -57,7 +57,7 @@ class ArtifactOptions:
     source_language: str | None = option(
         None,
         help="Code of the language that the model reads, such as en, so that calls may name the"
-        " languages in place of the model; if not given, what the model comes with.",
+        " languages instead of the model; if not given, as the checkpoint or recipe declares.",
     )
     target_language: str | None = option(None, help="Code of the language that it writes.")
     precision: Precision = option(
@@ -65,15 +65,15 @@ class ArtifactOptions:
     )
     caches: Caches = option(
         Caches.FLOAT,
-        help="int8: type of the K/V caches; int8 takes a quarter of the memory, and pays off for"
-        " wide models with many and long rows.",
+        help="int8: type of the K/V caches. int8 takes a quarter of the memory, and pays off for"
+        " wide models with many long rows.",
     )
     recommend: dict[str, str] | None = option(
         None,
         metavar="NAME=VALUE",
-        help="Decoding option of requests that do not set it, by its name in the API, such as"
-        " beam_size=5, keep_placeholders=true or segmentation=sentences; a value is JSON, or a text"
-        " without quotes.",
+        help="Default of a decoding option for requests that do not set it, by its name in the"
+        " API, such as beam_size=5, keep_placeholders=true or segmentation=sentences. The value"
+        " is JSON, or a text without quotes.",
     )
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class ArtifactOptions:
         """Returns what the manifest recommends: the options named, over what the model comes with.
 
         Raises:
-            OptionError: There is no such option, or its value is wrong.
+            OptionError: The option does not exist, or its value is wrong.
         """
         named = {name: _json_or_text(text) for name, text in (self.recommend or {}).items()}
         recommended = {**defaults, **named}
@@ -129,8 +129,8 @@ class ExportOptions(ArtifactOptions):
     )
     scales: Scales = option(
         Scales.STATIC,
-        help="int8: scales of inputs, from calibration (static) or from each row at run time (row);"
-        " row is a little more exact, static is faster.",
+        help="int8: whether calibration (static) or each row at run time (row) gives the scales"
+        " of inputs; row is a little more exact, static is faster.",
     )
     calibration: Path | None = option(
         None, help="int8: TSV of real sentences; the run's validation set if not given."

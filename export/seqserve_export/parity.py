@@ -51,7 +51,7 @@ class Candidate(NamedTuple):
 
 
 def choose_self_test(candidates: Sequence[Candidate]) -> SelfTest | None:
-    """Chooses the sentence with the largest of the smallest margins; None where there is none.
+    """Chooses the sentence with the largest of the smallest margins; None without sentences.
 
     It has a target that is not empty and not shorter than the median.
     """
@@ -66,10 +66,10 @@ def choose_self_test(candidates: Sequence[Candidate]) -> SelfTest | None:
 
 _ROWS = 16
 _MAX_SCORED_LOGITS = 1 << 24
-"""Of one run of the scorer graph: 64 MB, and it holds a few times as much."""
+"""Maximum of one run of the scorer graph: 64 MB, and it needs a few times as much."""
 
 OpenModel = Callable[[], Transformer]
-"""Opens a model in evaluation mode. Called anew whenever it is needed, so that it is in memory only
+"""Opens a model in evaluation mode. Called when the model is needed, so it uses memory only
 then."""
 
 
@@ -88,7 +88,7 @@ class HeldOut:
 
 
 class Proof(NamedTuple):
-    """What a proof measured, and the sentence of the self-test that it chose."""
+    """The measurements of a proof, and the sentence that it chose for the self-test."""
 
     verification: Verification
     self_test: SelfTest | None

@@ -1,7 +1,7 @@
 """The way of a model into an artifact: quantise or halve, write, check, attach a shortlist.
 
-``seqserve export`` and ``seqserve import`` go this way; they differ in where the model, the
-sentences and the scales come from.
+``seqserve export`` and ``seqserve import`` both take these steps; they differ in the origin of the
+model, the sentences and the scales.
 """
 
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ class Rounding:
 
     @property
     def record(self) -> Quantization | None:
-        """What the manifest says of it; None where nothing is quantised."""
+        """Its record in the manifest; None without quantisation."""
         if self.precision is not Precision.INT8:
             return None
         return Quantization(scales=self.scales.value, caches=self.caches.value, reason=self.reason)
@@ -74,8 +74,8 @@ def write_artifact(
 ) -> Path:
     """Writes a model as ``repository/<name>/<version>``, and returns this folder.
 
-    It is built and proved in a draft folder beside it, which is then renamed, so that a server that
-    watches the repository never sees half an artifact. The model is opened anew for each stage, so
+    It is built and proved in a draft folder next to it, which is then renamed, so that a server
+    that watches the repository never sees half an artifact. Each stage opens the model again, so
     that it is in memory only then.
 
     Args:

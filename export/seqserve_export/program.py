@@ -58,7 +58,7 @@ class Program:
 class Choice:
     """Ends of a graph, of which conditions choose one.
 
-    Their inputs are outputs of the graph, which are dropped then, or inputs of their own.
+    Their inputs are outputs of the graph, which are then dropped, or new inputs.
     """
 
     condition: Input

@@ -31,7 +31,7 @@ from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.transformer import Transformer
 
 _MIDDLE, _MAX_UINT8 = 128, 255
-"""Of an unsigned integer: the zero point of signed inputs, and the largest value."""
+"""Values of an unsigned integer: the zero point of signed inputs, and the maximum."""
 
 # A float32 holds integers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
 _MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
@@ -61,15 +61,15 @@ class Calibration:
     """Ranges of a model's inputs and caches on real text."""
 
     inputs: dict[str, Range]
-    """Of each projection, by its name in the model."""
+    """Input range of each projection, by its name in the model."""
     caches: dict[str, tuple[Tensor, Tensor]]
     """Largest key and value of each channel ``[H, D]``, by the name of a decoder's attention."""
     targets: list[list[int]] = field(default_factory=list)
-    """What the model decoded meanwhile from each source, without end tokens."""
+    """The model's output for each source, without end tokens."""
 
 
 class QuantizedLinear(nn.Module):
-    """A projection K → N in eight bits, in the place of an ``nn.Linear``."""
+    """A projection K → N in eight bits, which replaces an ``nn.Linear``."""
 
     weight: Tensor  # int8 [N, K]
     weight_scale: Tensor  # [N]
@@ -159,13 +159,13 @@ class QuantizedLinear(nn.Module):
         return product * scale if self.bias is None else product * scale + self.bias
 
     def _row_scale(self, x: Tensor) -> Tensor:
-        # Counted from the first axis: from the last, ONNX Runtime errs where there are no rows.
+        # Counted from the first axis: counted from the last, ONNX Runtime is wrong without rows.
         largest = (x.abs() if self.zero_point else x).amax(x.dim() - 1, keepdim=True)
         return (largest * (1 / (_MAX_UINT8 - self.zero_point))).clamp(min=MIN_SCALE)
 
 
 class QuantizedEmbedding(nn.Module):
-    """An embedding table of V rows in eight bits, in the place of an ``nn.Embedding``."""
+    """An embedding table of V rows in eight bits, which replaces an ``nn.Embedding``."""
 
     weight: Tensor  # uint8 [V, W], 128 for zero
     weight_scale: Tensor  # [V, 1]

@@ -44,7 +44,7 @@ def _weight(
     """Returns a weight as numbers; ``embedding_scale`` is in the scales of rounded embeddings."""
     weight, scale = arrays[f"model.{name}"], arrays.get(f"model.{name}_scale")
     if scale is not None:
-        # Of an embedding the integers have no sign.
+        # The integers of an embedding have no sign.
         is_table = weight.dtype == np.uint8
         integers = (weight.astype(np.int16) - 128) / embedding_scale if is_table else weight
         weight = integers * scale.reshape(-1, 1)

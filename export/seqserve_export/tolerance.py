@@ -16,7 +16,7 @@ from seqserve_server.artifact.records import Verification
 
 _CHANGE = 3e-7
 """Relative, of each number of an embedding, up or down: two or three times the last bit of fp32, by
-which sums in another order differ. What comes of it grows in proportion."""
+which sums in another order differ. The effect grows in proportion."""
 
 
 def sensitivity(
@@ -30,8 +30,8 @@ def sensitivity(
     Args:
         model: In evaluation mode.
         sources: Token ids, the end token last.
-        targets: As :func:`seqserve_export.forced_decoding.score_targets` takes them.
-        scores: What that function returned for the model as it is.
+        targets: The targets of :func:`seqserve_export.forced_decoding.score_targets`. scores: Its
+        result for the unchanged model.
     """
     with _changed_embeddings(model):
         changed = score_targets(model, sources, targets)
@@ -87,8 +87,8 @@ TOLERANCES = {
         # As much as one logit may move; coarser precisions have a lower share instead.
         tie=1e-3,
     ),
-    # Numbers of fp16 are 8,192 times as far apart as those of fp32: differences of 1e-5, as fp32
-    # has them, become 0.1, and more tokens nearly tie.
+    # The step between fp16 numbers is 8,192 times that of fp32: differences of 1e-5, as fp32 has
+    # them, become 0.1, and more tokens nearly tie.
     "fp16": Tolerance(
         logprob_difference=0.1,
         mean_logprob_difference=0.01,

@@ -19,7 +19,7 @@ _OPSET = 21
 """Version of the operators that the exporter writes."""
 
 ATTENTION_OPSET = 24
-"""The first version of Attention that takes lengths. What else is in its graph means the same."""
+"""The first version of Attention that takes lengths. Other operators are unchanged in it."""
 
 _SMALL = 1024
 """Numbers of a tensor that is copied for the exporter."""
@@ -82,7 +82,7 @@ def _traced(program: Program) -> ir.Model:
 def _drop_removed(graph: ir.Graph, weights: Mapping[str, ir.Value]) -> None:
     """Drops the tensors of weights that the optimiser removed, such as biases of zeros.
 
-    Its rules keep the last graph that they saw, and one tensor of a mapped file keeps all of it.
+    Its rules keep the last graph, and one tensor of a mapped file keeps the whole file.
     """
     for name in weights.keys() - graph.initializers.keys():
         weights[name].const_value = None
@@ -98,7 +98,7 @@ def _large_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _without_weights(module: nn.Module) -> nn.Module:
-    """Copies a module, with memory that is never touched in place of its large tensors.
+    """Copies a module, with untouched memory instead of its large tensors.
 
     Tracing reads none of them, but parts of torch keep what they were given until the process ends.
     """
@@ -209,7 +209,7 @@ def _declared(*values: ir.Value) -> ir.Value:
     """Copies the name and type of values, and the sizes in which they agree; other axes are free.
 
     A free axis gets no name: ONNX Runtime reuses memory by the names of axes, and each graph has
-    names of its own.
+    different names.
     """
     shapes = [value.shape for value in values if value.shape is not None]
     sizes = [axis[0] if _is_fixed(axis) else None for axis in zip(*shapes, strict=True)]

@@ -22,7 +22,7 @@ BYTES_OF_BODY = 8
 """Memory that a byte of a body takes: as it came, as text, in the call, and in the answer. A text
 with one rare character takes four bytes for each."""
 BYTES_OF_VALUE = 300
-"""Memory that a text of an array takes, beyond its bytes, and that of its answer."""
+"""Memory for each text of an array, in addition to its bytes and its answer."""
 _MOST_OF_FREE = 3
 
 

@@ -152,7 +152,7 @@ async def _to_docs(request: Request) -> Response:
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = "NOT_FOUND" if error.status_code == 404 else "UNIMPLEMENTED"
-    reason = f"{request.method} {request.url.path}: {error.detail}; /docs lists what there is"
+    reason = f"{request.method} {request.url.path}: {error.detail}; /docs lists all paths"
     failure = Failure(code, reason, error.status_code)
     request_id = request_id_of(request)
     response = problem(failure, request_id)
@@ -166,8 +166,8 @@ class Guard:
     A page of another site could give its own name the address 127.0.0.1 and then read answers from
     here (DNS rebinding). Its requests carry that name as host, so only known names are answered.
     IP addresses cannot be rebound, so all are allowed. Scripts and pictures of
-    another site may not send requests, which would take places of calls, unless the origin of the
-    site is named: browsers say where a request comes from, and only navigation may come from
+    another site may not send requests, which would take the places of calls, unless the origin of
+    the site is named: browsers say where a request comes from, and only navigation may come from
     elsewhere.
 
     Sources: Jackson et al. 2007, "Protecting Browsers from DNS Rebinding Attacks", section 5.2;

@@ -32,7 +32,7 @@ RICH_BATCH = 12
 """Most texts if answers have more than a text, and take much memory."""
 _RICH = ("return_alignment", "return_token_scores")
 _BATCHES = 2
-# Of a batch, so that its texts find memory together.
+# Limit of a batch, so that all of its texts find memory.
 _MAX_CHARACTERS = 20_000
 TIMEOUT_HEADER = "x-request-timeout-s"
 JSON = "application/json"
@@ -66,8 +66,8 @@ class Call:
         self.names = names
         """``Form.names``."""
         self.afterwards: Callable[[], Awaitable[None]] | None = None
-        """Work after the answer, until the deadline or the drain of the gateway; its
-        failure is counted as that of the request."""
+        """Work after the answer, until the deadline or the drain of the gateway; if it fails, the
+        request counts as failed."""
         self._upstream, self._held = upstream, body
         self._deadline_s = time.monotonic() + timeout_s
         self._token = bearer_of(request)
@@ -101,7 +101,7 @@ class Call:
     def check_json(self) -> None:
         """Refuses a body that is not said to be JSON.
 
-        Pages of other sites can send any other type without being asked for leave (CORS).
+        Browsers let pages of other sites send any other type without a CORS preflight.
         """
         if self.media_type != JSON:
             reason = f"the Content-Type must be {JSON}"
@@ -145,7 +145,7 @@ class Call:
         await self.recent(_accepted)
 
     async def recent(self, listing: Callable[[Call], Awaitable[T]]) -> T:
-        """Returns what a listing gave for this caller in the last seconds, or lists anew."""
+        """Returns this caller's listing of the last seconds, or a new one."""
         return await self._upstream.recent((listing, self._token), lambda: listing(self))
 
     async def message(self, method: Method, request: Message) -> Any:
@@ -240,7 +240,7 @@ async def _accepted(call: Call) -> bool:
 
 
 def _values_of(body: bytes) -> int:
-    """Returns an upper bound of the number of values and names in JSON, before there is one."""
+    """Returns an upper bound of the number of values and names in JSON, before parsing."""
     count, texts = _signs_in(body), (body.count(b'"') - body.count(b'\\"')) // 2
     if count > _MOST_VALUES >= texts // 2 or count > _FEW_VALUES >= texts:
         # Most of them may be within texts.

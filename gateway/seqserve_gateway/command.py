@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 # it drains goes to another. A server that is back is found twice in this time.
 _DEFAULT_ATTEMPTS, _AWAY_S = 2, 1.0
 _EPILOG = """\
-The gateway is a process of its own, so that HTTP takes no time of the server's, and it may stand in
-front of several servers. A caller's token (Authorization: Bearer) is passed on to the server, which
-decides what it allows. docs/http.md describes every form.
+The gateway is a separate process, so HTTP takes no time from the server, and it may serve several
+servers. It passes a caller's token (Authorization: Bearer) on to the server, which decides what the
+token allows. docs/http.md describes every form.
 
 examples:
   seqserve gateway
@@ -67,8 +67,8 @@ class GatewayOptions(ConnectionOptions):
     port: int = _own(5000, help="Port to listen on; 0 for any free port.", minimum=0, maximum=65535)
     tls_certificate: Path | None = _own(
         None,
-        help="Certificate of the gateway, PEM, followed by its intermediates. Without it"
-        " connections of HTTP are not encrypted.",
+        help="Certificate of the gateway, PEM, followed by its intermediates. Without it HTTP"
+        " connections are not encrypted.",
     )
     tls_key: Path | None = _own(None, help="Private key of --tls-certificate, PEM, unencrypted.")
     insecure: bool = _own(
@@ -76,13 +76,13 @@ class GatewayOptions(ConnectionOptions):
     )
     lend_token: bool = _listener(
         False,
-        help="Let callers without a token use that of --token-file: whoever reaches the gateway can"
-        " then call the server.",
+        help="Let callers without a token use the token of --token-file: anyone who can reach the"
+        " gateway can then call the server.",
     )
     allowed_host: list[str] = _listener(
         [],
-        help="Name by which clients may call the gateway, beside localhost and IP addresses. By"
-        " default any if other machines reach --host, none if not.",
+        help="Name by which clients may call the gateway, in addition to localhost and IP"
+        " addresses. By default any name if other machines can reach --host, or else none.",
     )
     cors_origin: list[str] = _listener(
         [],
@@ -92,14 +92,14 @@ class GatewayOptions(ConnectionOptions):
     trusted_proxy: list[str] = _listener(
         ["127.0.0.1", "::1"],
         help="Address or network of a proxy in front of the gateway, such as 10.0.0.0/8. Its"
-        " Forwarded or X-Forwarded-For, -Proto, -Host and -Prefix say who calls, and by which"
-        " address. By default this machine.",
+        " Forwarded or X-Forwarded-For, -Proto, -Host and -Prefix identify the caller and the"
+        " address called. By default this machine.",
         fault=_no_network,
     )
     public_url: str | None = _listener(
         None,
-        help="Address in links to the gateway, such as https://example.com/mt, whose path a proxy"
-        " takes off. By default that of the request.",
+        help="Address in links to the gateway, such as https://example.com/mt, if a proxy removes"
+        " the path. By default the address of the request.",
         fault=lambda url: None if PublicAddress.parse(url) else "a URL such as https://example.com",
     )
     max_timeout_s: float = _listener(
@@ -107,7 +107,7 @@ class GatewayOptions(ConnectionOptions):
     )
     max_requests: int = _listener(
         512,
-        help="Maximum number of requests at a time; further ones are refused with 429.",
+        help="Maximum number of requests at a time; further ones get 429.",
         minimum=1,
     )
     max_body_bytes: int = _listener(
@@ -118,18 +118,18 @@ class GatewayOptions(ConnectionOptions):
     )
     keep_alive_s: float = _listener(
         75.0,
-        help="Time for which a connection may wait for its next request. Longer than a balancer in"
-        " front of the gateway keeps its connections: 60 s at many, 600 s at some.",
+        help="Seconds that a connection may wait for its next request. Set it longer than a"
+        " balancer in front keeps idle connections: many keep them 60 s, some 600 s.",
         minimum=1,
     )
     processes: int = _own(
         1,
-        help="Number of processes behind the port; more than one on Linux only. The bounds on"
-        " requests, connections and memory hold for all together.",
+        help="Number of processes on the port; more than one only on Linux. They share the bounds"
+        " on requests, connections and memory.",
         minimum=1,
     )
     drain_timeout_s: float = _own(
-        30.0, help="Time that requests have to finish after SIGTERM.", minimum=0
+        30.0, help="Seconds that requests have to finish after SIGTERM.", minimum=0
     )
 
     def upstream(self) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _options(argv: list[str]) -> GatewayOptions:
         GatewayOptions,
         argv,
         prog="seqserve gateway",
-        description="Opens a server to HTTP and JSON, for curl and every language.",
+        description="Serves the models of a server over HTTP.",
         epilog=_EPILOG,
     )
     _check(options)
@@ -264,7 +264,7 @@ def _check(options: GatewayOptions) -> None:
             raise OptionError(f"{flag}: {most} is less than --processes, {options.processes}")
     has_token = options.token_file is not None or options.token is not None
     if options.lend_token and not has_token:
-        raise OptionError("--lend-token: there is no token; --token-file names its file")
+        raise OptionError("--lend-token: needs a token; name its file with --token-file")
     if options.token_file is not None and not options.lend_token:
         raise OptionError(
             "--token-file: has no effect, because callers bring their own tokens; add --lend-token"
@@ -273,9 +273,9 @@ def _check(options: GatewayOptions) -> None:
     is_open = not is_loopback(options.host) and options.tls_certificate is None
     if is_open and not options.insecure:
         raise OptionError(
-            f"--host: other machines reach {options.host}, and connections are not encrypted. Give"
-            " --tls-certificate and --tls-key; or --insecure if the network itself keeps strangers"
-            " out, or a proxy before the gateway encrypts"
+            f"--host: other machines can reach {options.host}, and connections are not encrypted."
+            " Give --tls-certificate and --tls-key; or --insecure if the network itself keeps"
+            " strangers out, or a proxy before the gateway encrypts"
         )
 
 

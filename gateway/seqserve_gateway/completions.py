@@ -54,7 +54,7 @@ _OWN = {
 """Options of the server that OpenAI's API lacks; the others have their name there."""
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed")
 _REFUSED = {
-    "echo": "the prompt is no part of the text that a model here writes",
+    "echo": "these models do not repeat the prompt",
     "suffix": "no model here fills a gap",
     "logit_bias": "suppress_tokens names tokens that are never generated",
     "frequency_penalty": "repetition_penalty is an option of the server",
@@ -67,7 +67,7 @@ _CODES = {
     "RESOURCE_EXHAUSTED": "rate_limit_exceeded",
 }
 _BYTES_OF_CHOICE, _BYTES_OF_TOKEN, _BYTES_OF_LOGPROB = 600, 20, 200
-"""Memory that a choice takes, and a token of it, with each of the log-probabilities it is told."""
+"""Memory for a choice, and for each of its tokens and their log-probabilities."""
 _NO_CHAT = "the models here read one text, not a conversation; send it as prompt to /v1/completions"
 
 
@@ -87,7 +87,7 @@ async def _complete(call: Call) -> Response:
     completed = partial(_completed, count, columns > 0)
     if fields.get("stream"):
         if fields.get("stream_options", {}).get("include_usage"):
-            # Of every event; only the last one knows it.
+            # Every event has the field; only the last one knows the usage.
             head["usage"] = None
         return Streamed(_events(call, prompts, options, completed, head), "text/event-stream")
 
@@ -149,7 +149,7 @@ def _checked(body: _Facts) -> _Facts:
         if name in _OWN or name in ("prompt", "stop"):
             continue
         if (schema := _FIELDS.get(name)) is None:
-            raise refusal(name[:80], f"there is no such field{known(name, [*_FIELDS, *_OWN])}")
+            raise refusal(name[:80], f"unknown field{known(name, [*_FIELDS, *_OWN])}")
         if name in _REFUSED and value:
             raise refusal(name, f"is not supported: {_REFUSED[name]}; leave it out")
         types, words = _TYPES[schema["type"]]

@@ -1,7 +1,7 @@
 """DeepL's API: ``/v2/translate``, ``/document``, ``/languages``, ``/usage`` and ``/glossaries``.
 
-The server's operator alone changes glossaries. The id of one is its name with its languages, like
-that of its file: ``products.en-de``.
+Only the server's operator changes glossaries. An id is the name with the languages, as in the file
+name: ``products.en-de``.
 
 Source: the public description of the API, https://developers.deepl.com/docs, and what its clients
 send.
@@ -41,14 +41,14 @@ _REGIONS = {
 _FORMALITIES = ("default", "prefer_more", "prefer_less", "more", "less")
 # Pairs of languages whose forms the server knows.
 _FORMAL = (("en", "de"),)
-# What a translation would depend on, and no model reads.
+# Fields that should change a translation, but that no model reads.
 _WITHOUT_EFFECT = ("context", "custom_instructions", "style_id", "translation_memory_id")
 _XML_TAGS = {
     "ignored": "ignore_tags",
     "splitting": "splitting_tags",
     "non_splitting": "non_splitting_tags",
 }
-# Where there is no quota: some clients divide by the limit.
+# Used without a quota, because some clients divide by the limit.
 _NO_LIMIT = 1_000_000_000_000
 
 
@@ -128,7 +128,7 @@ async def _languages(call: Call) -> Response:
 
 async def _usage(call: Call) -> Response:
     _fields(call)
-    # Of the period that has a quota; of the month where none has, or both have.
+    # The period with a quota; the month if neither or both have one.
     periods = sorted(
         await call.client.usage(timeout_s=call.left_s),
         key=lambda each: (each.max_characters > 0, each.period == "month"),
@@ -168,7 +168,7 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
 def _job_of(fields: Fields, texts: Sequence[str]) -> Job:
     handling = fields.text("tag_handling", "")
     if handling not in ("", "html", "xml"):
-        raise refusal("tag_handling", f"{handling} is not supported; there are html, xml")
+        raise refusal("tag_handling", f"{handling} is not supported; use html or xml")
     options: dict[str, object] = {
         argument: [name.strip() for each in fields.texts(field) for name in each.split(",")]
         for argument, field in _XML_TAGS.items()
@@ -212,7 +212,7 @@ async def _entries(call: Call) -> Response:
 
 
 async def _pairs(call: Call) -> Response:
-    # Over a pivot there is no glossary.
+    # A pivot does not support glossaries.
     _fields(call)
     pairs = await call.client.language_pairs(timeout_s=call.left_s)
     codes = {

@@ -1,7 +1,8 @@
 """Files that are translated, and kept until their callers fetch them.
 
-LibreTranslate's caller waits for its file and gets an address. DeepL's gets an id and a key at
-once; the file is translated after that answer, in the place and the memory of its request.
+LibreTranslate's caller waits for the file and gets an address. DeepL's caller gets an id and a key
+at once; the gateway translates the file after that answer, and keeps the place and the memory of
+its request.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ _GRACE_S = 5.0
 _BYTES_OF_ROW = 1000
 _TABLE = """CREATE TABLE IF NOT EXISTS document (id UNIQUE, key, name, state, until_s, size,
  begun_s, took_s, content BLOB, characters, fault, report)"""
-_GONE = "there is no such file, or no longer; translate it again"
+_GONE = "this file does not exist or has expired; translate it again"
 _ENDED = "its deadline passed, or the gateway shut down; send it again"
 
 
@@ -79,7 +80,7 @@ class Documents:
         """Returns the id and the key of a file that is translated after the answer to its call.
 
         Raises:
-            Failure: Too many of the caller's files wait, or there is no room.
+            Failure: Too many of the caller's files wait, or the room for files is full.
         """
         self._turns.check(call.caller)
         until_s = self._clock() + call.left_s + _GRACE_S
@@ -198,7 +199,7 @@ def attachment(file: File, report: str = "") -> Response:
 
 def report_of(facts: dict[str, Any]) -> str:
     """Writes what became of the texts of a file, for a header: the last of its lists may lack."""
-    # Of a long header, proxies such as nginx refuse the whole answer.
+    # If a header is too long, proxies such as nginx refuse the whole answer.
     while len(report := json.dumps(facts)) > _LONGEST_REPORT and (
         texts := facts["texts_warned"] or facts["texts_left"]
     ):

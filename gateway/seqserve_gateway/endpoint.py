@@ -51,7 +51,7 @@ class Form:
     """One API: endpoints that write errors in one shape."""
 
     name: str
-    """Of the form, in metrics and in OpenAPI."""
+    """Name of the form in metrics and in OpenAPI."""
     endpoints: Sequence[Endpoint]
     error: Callable[[Failure, str], Response] = problem
     """Writes a failure, for a request with this id, in the shape of the form. Headers such as
@@ -64,7 +64,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """What all forms share: the server, limits and metrics."""
+    """The server, the limits and the metrics that all forms share."""
 
     upstream: Upstream
     admission: Admission

@@ -57,7 +57,7 @@ class Failure(Exception):
     """Seconds after which to retry; None where a retry does not help."""
 
     def __post_init__(self) -> None:
-        # What quotes a request may have half of a pair of surrogates, which no answer can.
+        # A quoted request may contain a lone surrogate, which cannot be encoded in an answer.
         self.details, self.field = writable(self.details), writable(self.field)
         self.status = self.status or _STATUS.get(self.code, 500)
         if self.retry_after_s is None and self.status in (429, 503):
@@ -69,7 +69,7 @@ class Failure(Exception):
         # Do not reveal the address of the server; the command reports the outage.
         is_away = isinstance(error, Unreachable)
         details = "the server behind the gateway cannot be reached" if is_away else error.details
-        # A message that is too large is no full queue, whatever gRPC calls both.
+        # gRPC uses one status for a message that is too large and for a full queue.
         is_wrong = isinstance(error, InvalidArgument)
         return cls(
             "INVALID_ARGUMENT" if is_wrong else error.code,

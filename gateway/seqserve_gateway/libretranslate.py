@@ -36,7 +36,7 @@ async def _translate(call: Call) -> Response:
     texts = fields.texts("q")
     source, target = fields.code("source"), fields.code("target")
     if (form := _FORMS.get(fields.text("format", "text"))) is None:
-        raise refusal("format", f"{fields.text('format')} is not supported; there are text, html")
+        raise refusal("format", f"{fields.text('format')} is not supported; use text or html")
     alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
     job = Job(form, texts)
     results = await translated(call, job, "q", source, target, alternatives=alternatives)

@@ -22,7 +22,7 @@ from seqserve_gateway.protocol import Connections, ListenerLimits
 _log = logging.getLogger(__name__)
 
 _FILES = 128
-"""Open files that are no connections of the listener."""
+"""Open files that are not connections of the listener."""
 _ACCEPTED = 32
 """Connections that are accepted at once."""
 _TICKS_OF_LOOK = 10

@@ -108,7 +108,7 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
         _check_scalar(name, f"{path}{name}")
         field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
         if field is None:
-            reason = f"there is no such field{known(name, list(fields))}"
+            reason = f"unknown field{known(name, list(fields))}"
             raise _invalid(reason, f"{path}{name or repr(name)}")
         if value is None:
             continue
@@ -150,7 +150,7 @@ def known(name: str, names: list[str]) -> str:
     if near := nearest(name, names, least=2):
         return f"; did you mean {near}?"
     return (
-        f"; there are {', '.join(names)}" if len(names) <= _FEW else "; /docs lists those that are"
+        f"; the fields are {', '.join(names)}" if len(names) <= _FEW else "; /docs lists all fields"
     )
 
 

@@ -19,13 +19,13 @@ _BUCKETS = [5e-4 * 1.5**power for power in range(29)]
 
 
 class Metrics:
-    """What a process counts, and what it shows of all processes."""
+    """The metrics of a process, and their sums over all processes."""
 
     def __init__(self, number: int = 0, folder: Path | None = None) -> None:
         """Registers all metrics, so that each name is there from the first scrape on.
 
         Args:
-            number: Of this process; one that takes its place counts on.
+            number: Number of this process; its successor continues the counts.
             folder: Where all processes count; None if there is one.
         """
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -40,7 +40,7 @@ class Metrics:
             self._shown.register(_Family())
         self._requests = prometheus.Counter(
             "seqserve_http_requests_total",
-            "Requests by outcome: the name of the gRPC status that their answer stands for.",
+            "Requests by outcome, as the name of a gRPC status.",
             ["form", "path", "code"],
             registry=self.registry,
         )

@@ -22,7 +22,7 @@ _CLIENTS = {
     "v1": ("Any HTTP client", "Strict JSON over every call that reads: all options and answers."),
     "LibreTranslate": (
         "LibreTranslate and DeepLX",
-        "The address of the service is <code>{address}</code>, that of DeepLX"
+        "The address of the service is <code>{address}</code>, the address of DeepLX"
         " <code>{address}/translate</code>.",
     ),
     "DeepL": ("DeepL", "The <code>server_url</code> of its SDK is <code>{address}</code>."),

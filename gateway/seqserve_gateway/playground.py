@@ -30,9 +30,9 @@ _MAX_CONNECTIONS = 512
 _MAX_BODY_BYTES = 256 << 10
 _DRAIN_TIMEOUT_S = 1.0
 _EPILOG = """\
-The page calls the server of --target with the token and the certificates given here, so whoever can
-open the page can call the server. It is for this machine alone unless --listen says otherwise.
-A call is tried twice unless --max-attempts says otherwise; the page shows an outage and waits.
+The page calls the server of --target with the token and the certificates given here, so anyone who
+can open the page can call the server. Only this machine can open it, unless --listen gives another
+address. A call is tried twice unless --max-attempts is set; the page shows an outage and waits.
 
 examples:
   seqserve playground
@@ -44,16 +44,16 @@ examples:
 class PlaygroundOptions(ConnectionOptions):
     """The options of ``seqserve playground``."""
 
-    # Not --host and --port: their variables are those of a server on this machine.
+    # Not --host and --port, because their variables configure a server on this machine.
     listen: str = option(
         "127.0.0.1:8080",
-        help="Address of the page, host:port; 0 takes a free port. Any but one of this machine"
-        " alone lets others call the server.",
+        help="Address of the page, host:port; 0 takes a free port. If other machines can reach"
+        " the address, they can call the server.",
         group="page",
     )
     allowed_host: list[str] = option(
         [],
-        help="Name by which browsers may ask for the page, beside localhost and IP addresses.",
+        help="Name by which browsers may open the page, in addition to localhost and IP addresses.",
         group="page",
     )
 
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
         PlaygroundOptions,
         argv,
         prog="seqserve playground",
-        description="Serves a page on which to try the models of a server, and to look inside.",
+        description="Serves a web page for trying the models of a server and looking inside.",
         epilog=_EPILOG,
     )
     from seqserve_gateway.admission import Admission, Bodies

@@ -28,14 +28,14 @@ from seqserve.errors import OptionError
 from seqserve.processes import leave_interrupts, signals_held
 
 ALL_SERVE, DRAIN = b"a", b"d"
-"""What a parent tells its children."""
+"""Messages from a parent to its children."""
 _SERVES = b"s"
 BACKLOG = 1024
 """Connections that may wait to be accepted."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _STEADY_S = 0.5, 30.0, 60.0
 """Before a child is started again. The pause doubles, until a child has run for a while."""
 _GRACE_S = 10.0
-"""Time beyond that of the drain after which a child is killed."""
+"""Time after the drain timeout until a child is killed."""
 _MEMORY = Path("/dev/shm")
 
 Command: TypeAlias = Callable[[int, Path], Sequence[str]]
@@ -91,11 +91,11 @@ class Parent:
         """Leaves signals to the parent; removes the folder if the parent has been killed."""
         leave_interrupts(signal.SIGTERM)
         self.folder = folder
-        """What it shares with all its children."""
+        """State that the parent shares with its children."""
         self._socket = socket.socket(fileno=0)
 
     def tell(self, obey: Callable[[bytes], None]) -> None:
-        """Tells the parent that this process serves; calls a function with each of its words."""
+        """Tells the parent that this process serves, and passes its messages to a function."""
         asyncio.get_running_loop().add_reader(self._socket, self._listen, obey)
         self._socket.send(_SERVES)
 
@@ -206,7 +206,7 @@ class Children:
         except OSError as error:
             _report(f"no process can be started: {error.strerror}")
             return 1
-        # What it counted stays; what it held is gone.
+        # Its counts stay; what it held is freed.
         multiprocess.mark_process_dead(number, folder)  # type: ignore[no-untyped-call]
         return status if status >= 0 else 128 - status
 
@@ -238,7 +238,7 @@ class Children:
 
 
 def _private_folder() -> tempfile.TemporaryDirectory[str]:
-    # Translated files in it stay in memory, where the system has such a place.
+    # A folder in memory, if the system has one, because it holds translated files.
     place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
     try:
         return tempfile.TemporaryDirectory(

@@ -27,7 +27,7 @@ _NETWORK_BITS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLimits:
-    """What connections may hold."""
+    """Limits of connections."""
 
     max_connections: int = 4096
     """Connections at a time."""

@@ -1,4 +1,4 @@
-"""Proxies in front of the gateway: who calls through them, and by which address.
+"""Proxies in front of the gateway: the caller behind them, and the address it called.
 
 Sources: RFC 7239, "Forwarded HTTP Extension"; the headers ``X-Forwarded-For``, ``-Proto`` and
 ``-Host``, and Traefik's ``X-Forwarded-Prefix``, which proxies send in its place.
@@ -38,7 +38,7 @@ class PublicAddress:
 
     @classmethod
     def parse(cls, url: str) -> Self | None:
-        """Returns the address of a URL; None if it is none of a gateway."""
+        """Returns the address of a URL; None if it cannot be a gateway's."""
         parts = urlsplit(url)
         prefix = parts.path.rstrip("/")
         address = cls(scheme=parts.scheme, host=parts.netloc, prefix=prefix)
@@ -55,7 +55,7 @@ class PublicAddress:
 
 
 class Proxied:
-    """Gives requests the caller and the address that a trusted proxy in front of the gateway names.
+    """Sets the caller and the address of requests to those that a trusted proxy reports.
 
     A chain of proxies is followed from the nearest one on, as long as each is trusted: what came
     before may be the caller's invention.
@@ -99,7 +99,7 @@ class Proxied:
                 break
 
         def part(name: str) -> str:
-            # What was added along with the caller, or before by the only one that adds it.
+            # The value that came with the caller, or earlier from the only proxy that adds it.
             return added[name][-min(max(hops, 1), len(added[name]))]
 
         return PublicAddress(

@@ -1,7 +1,8 @@
 """A process that reads and writes documents, so that one that takes too much ends nothing else.
 
-The system limits its processor time and its memory, so a job beyond them ends, whatever library it
-is in. Jobs come on standard input and replies go to standard output, each after its head.
+The system limits its processor time and its memory, so a job beyond the limits ends, whatever
+library it is in. Jobs come on standard input and replies go to standard output, each preceded by a
+header.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ def main(cpu_s: int, memory_bytes: int) -> None:
     # Ctrl-C reaches every process of a terminal; this one ends with its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    # What a library prints must not come between replies.
+    # Output of a library must not mix with replies.
     sys.stdout = sys.stderr
     _give_way(memory_bytes)
     is_last = False

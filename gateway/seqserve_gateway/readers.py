@@ -78,7 +78,7 @@ class Readers:
         except asyncio.CancelledError:
             process.kill()
             with contextlib.suppress(RuntimeError):
-                # After the job, of which there is no more; the threads may have ended.
+                # The job is over and the threads may have ended.
                 self._threads.submit(process.end)
             raise
         if process.is_running:

@@ -57,11 +57,11 @@ class Job(NamedTuple):
     """``"plain"``, ``"html"``, ``"xml"``, or the name of the file, whose suffix tells more."""
     texts: Sequence[str] = ()
     content: bytes | None = None
-    """Of the file."""
+    """Content of the file."""
     options: Mapping[str, Any] = {}
     """Further arguments of the reader of XML."""
     languages: Languages = UNKNOWN
-    """Of the texts and of their translations."""
+    """Languages of the texts and of their translations."""
 
 
 class Part(NamedTuple):
@@ -83,11 +83,11 @@ class Divided(NamedTuple):
     """A passage whose markup cannot be placed, so that it divides the text."""
 
     answers: list[Any]
-    """Of its parts: an ``Answer`` for each."""
+    """Answers of its parts: an ``Answer`` for each."""
 
 
 Answer: TypeAlias = Ranked | Divided | None
-"""Of a passage; None where it stays as it is."""
+"""Answer for a passage; None if it stays as it is."""
 
 
 def ranked(result: Result, others: Iterable[str], is_marked: bool) -> Ranked:

@@ -69,7 +69,7 @@ class Reading:
         """Reads nothing yet; errors name the field of the request."""
         self._call, self._job, self._field = call, job, field
         self.characters = 0
-        """Of what is translated, once it was read."""
+        """Characters of the translated texts, once they were read."""
         size = sum(_TEXT + len(text) for text in job.texts)
         self._is_short = job.form == "plain" and size <= _LONG
 
@@ -132,7 +132,7 @@ def warning_header(results: Sequence[Translated]) -> dict[str, str]:
 def suffix_of(file: File, field: str) -> str:
     """Returns the suffix of a file, in lower case; refuses one that is not translated."""
     if (suffix := Path(file.name).suffix.lower()) not in ("", *SUFFIXES):
-        reason = f"the format of {file.name} is not supported; there are {', '.join(SUFFIXES)}"
+        reason = f"the format of {file.name} is not supported; use one of {', '.join(SUFFIXES)}"
         raise refusal(field, reason)
     return suffix
 

@@ -79,7 +79,7 @@ class Upstream:
         )
 
     async def recent(self, key: Hashable, listing: Callable[[], Awaitable[T]]) -> T:
-        """Returns what a listing gave for a key in the last seconds, or lists anew."""
+        """Returns a listing of the last seconds for a key, or a new one."""
         until_s, answer = self._recent.pop(key, (0.0, None))
         if until_s <= time.monotonic():
             answer = await listing()

@@ -51,7 +51,7 @@ _COMMENTS: dict[str, str] = json.loads((RESOURCES / "comments.json").read_text("
 """Comments of the protos by the full name of what they describe; ``make proto`` writes them."""
 _EXAMPLE = {"source": "The coffee tastes good.", "options": {"beam_size": 4}}
 _OPTIONS = generation_pb2.GenerationOptions.DESCRIPTOR.full_name
-# Of an answer; the bounds of the options limit a request.
+# Numbers in answers; in requests the bounds of the options apply.
 _NUMBER: Schema = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 # 64 bits are a text where JSON is written, because not every reader of numbers has so many.
 _LONG: Schema = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+$"}
@@ -103,7 +103,7 @@ def _from_query(call: Call, message: Message) -> Message:
     for name, value in values.items():
         field = message.DESCRIPTOR.fields_by_name.get(name)
         if field is None:
-            raise refusal(name, "there is no such parameter")
+            raise refusal(name, "unknown parameter")
         is_text = field.cpp_type == field.CPPTYPE_STRING
         if not (is_text or _is_number(value)):
             raise refusal(name, "must be a whole number")
@@ -194,7 +194,7 @@ def _answer(call: MethodDescriptor) -> dict[str, Any]:
             " event named `error` comes last, with a problem as `data`."
         )
         data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
-        # OpenAPI 3.1 has no schema for the parts of a stream; this is that of one event, as in 3.2.
+        # OpenAPI 3.1 has no schema for the parts of a stream; this one is for an event, as in 3.2.
         schema = {
             "type": "object",
             "properties": {"event": {"type": "string"}, "data": data},

@@ -49,12 +49,12 @@ class AdaptedCheckpoint(Checkpoint):
         """Reads the settings of both and finds their weights.
 
         Raises:
-            CheckpointError: As :class:`Checkpoint`; or the adapter is no LoRA, or one of another
-                model.
+            CheckpointError: As :class:`Checkpoint`; or the adapter is not a LoRA, or belongs to
+                another model.
         """
         super().__init__(folder)
         if not (adapter / CONFIG).exists():
-            raise CheckpointError(f"{adapter}: is no adapter of PEFT; it has no {CONFIG}")
+            raise CheckpointError(f"{adapter}: is not an adapter of PEFT; it has no {CONFIG}")
         settings = Settings.read(adapter / CONFIG)
         _check(settings)
         if not (adapter / _WEIGHTS).exists() and (adapter / "adapter_model.bin").exists():
@@ -81,7 +81,7 @@ class AdaptedCheckpoint(Checkpoint):
         """Reads a weight as fp32, with its update.
 
         Raises:
-            CheckpointError: There is none of this name, or it is no floating-point number.
+            CheckpointError: No weight has this name, or it is not a floating-point number.
         """
         tensor = super().tensor(name)
         if update := self._updates.get(name):
@@ -90,7 +90,7 @@ class AdaptedCheckpoint(Checkpoint):
         return tensor
 
     def are_equal(self, name: str, other: str) -> bool:
-        """Tells whether two weights hold the same numbers; one with an update equals no other."""
+        """Returns whether two weights have the same numbers; an updated weight equals no other."""
         return self._updates.keys().isdisjoint({name, other}) and super().are_equal(name, other)
 
     def _update(self, settings: Settings, down: str, stored: Collection[str]) -> None:
@@ -119,7 +119,7 @@ class AdaptedCheckpoint(Checkpoint):
         self._updates[own] = _Update(up, down, alpha / (rank**0.5 if root else rank))
 
     def _replace(self, stored: str, plain: str) -> None:
-        """Takes a weight that was trained as a whole in place of that of the base model."""
+        """Replaces a weight of the base model by one that was trained as a whole."""
         own = plain.removeprefix(_PREFIX)
         has_table = any(name.endswith(_TABLES) for name in self.names)
         if own.endswith(_TABLES) or (own == _HEAD and not has_table):
@@ -145,7 +145,7 @@ class AdaptedCheckpoint(Checkpoint):
 
 
 def _check(settings: Settings) -> None:
-    """Refuses what is no plain LoRA."""
+    """Raises an error unless the adapter is a plain LoRA."""
     if settings.text("peft_type") != "LORA":
         raise settings.wrong("peft_type", f"is not LORA; {_MERGE}")
     for name in settings.names - _READ - _OTHERS:
@@ -160,7 +160,7 @@ def _of(settings: Settings, name: str, module: str, default: float) -> float:
     """Returns the value of the first pattern that is the end of a module's name."""
     for pattern, value in settings.numbers_by_name(name).items():
         if not _LITERAL.fullmatch(pattern):
-            raise settings.wrong(name, f"has a pattern that is no name; {_MERGE}")
+            raise settings.wrong(name, f"has a pattern that is not a name; {_MERGE}")
         is_end = not pattern.startswith("^") and f".{module}".endswith(f".{pattern}")
         if is_end or module == pattern.removeprefix("^"):
             return value

@@ -26,7 +26,7 @@ T = TypeVar("T")
 MAX_SIZE, MAX_WIDTH, MAX_LAYERS = 1 << 22, 1 << 14, 1 << 9
 """Maximum of width, layers and other sizes of a network: several times any model's."""
 MAX_POSITIONS = 1 << 14
-"""Of a table of positions."""
+"""Maximum length of a table of positions."""
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
 _OTHERS = {
@@ -36,7 +36,7 @@ _OTHERS = {
     "*.gguf": "weights in GGUF",
 }
 _ROWS_COMPARED = 1 << 14
-# What torch.compile and the classes for several devices put into the names of weights.
+# Prefixes that torch.compile and the classes for several devices add to names of weights.
 _WRAPPERS = re.compile(r"^(?:module\.)+|(?:(?<=^)|(?<=\.))_orig_mod\.")
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = 80
@@ -73,7 +73,7 @@ class Settings:
         return set(self._values)
 
     def has(self, name: str) -> bool:
-        """Tells whether there is a value."""
+        """Returns whether there is a value."""
         return name in self._values
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -108,7 +108,7 @@ class Settings:
         """Returns a list of texts, empty if it is missing."""
         values = self._value(name, list, [])
         if not all(isinstance(text, str) for text in values):
-            raise self.wrong(name, "is no list of texts")
+            raise self.wrong(name, "is not a list of texts")
         return values
 
     def numbers(self, name: str) -> list[int]:
@@ -116,7 +116,7 @@ class Settings:
         value = self._values.get(name, [])
         values = value if isinstance(value, list) else [value]
         if not all(type(number) is int for number in values):
-            raise self.wrong(name, "is no list of whole numbers")
+            raise self.wrong(name, "is not a list of whole numbers")
         return values
 
     def number_lists(self, name: str) -> list[list[int]]:
@@ -124,14 +124,14 @@ class Settings:
         values = self._value(name, list, [])
         for numbers in values:
             if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-                raise self.wrong(name, "is no list of lists of whole numbers")
+                raise self.wrong(name, "is not a list of lists of whole numbers")
         return values
 
     def numbers_by_name(self, name: str) -> dict[str, float]:
         """Returns numbers by names, empty if it is missing."""
         values = self._value(name, dict, {})
         if not all(type(number) in (int, float) for number in values.values()):
-            raise self.wrong(name, "is no mapping to numbers")
+            raise self.wrong(name, "is not a mapping to numbers")
         return values
 
     def wrong(self, name: str, problem: str) -> CheckpointError:
@@ -164,7 +164,7 @@ class Checkpoint:
         """
         if not folder.is_dir():
             raise CheckpointError(
-                f"{folder}: is no folder; download a checkpoint first, such as with"
+                f"{folder}: is not a folder; download a checkpoint first, such as with"
                 " `hf download NAME --local-dir FOLDER`"
             )
         self.folder = folder
@@ -208,7 +208,7 @@ class Checkpoint:
         """Reads a weight as fp32.
 
         Raises:
-            CheckpointError: There is none of this name, or it is no floating-point number.
+            CheckpointError: No weight has this name, or it is not a floating-point number.
         """
         return self._floats(*self._place(name))
 
@@ -216,13 +216,13 @@ class Checkpoint:
         tensor = file.tensor(name)
         if not tensor.is_floating_point():
             raise CheckpointError(
-                f"{self.folder}: {name} is of type {tensor.dtype}; take the checkpoint as it was"
-                " before it was quantised"
+                f"{self.folder}: {name} is of type {tensor.dtype}; use the checkpoint before its"
+                " quantisation"
             )
         return tensor.float()
 
     def are_equal(self, name: str, other: str) -> bool:
-        """Tells whether two weights hold the same numbers, reading some rows at a time."""
+        """Returns whether two weights hold the same numbers, reading some rows at a time."""
         shape = self.shape(name)
         if shape != self.shape(other):
             return False
@@ -251,7 +251,7 @@ def _weight_files(folder: Path) -> list[Path]:
             if not isinstance(parts, dict) or not parts:
                 raise CheckpointError(f"{index}: has no weight_map")
             return sorted({folder / Path(str(part)).name for part in parts.values()})
-    advice = f"needs {' or '.join(_FILES)} beside config.json"
+    advice = f"needs {' or '.join(_FILES)} in the folder of config.json"
     _refuse_by_name(folder)
     for pattern, what in _OTHERS.items():
         for file in sorted(folder.rglob(pattern)):
@@ -259,7 +259,7 @@ def _weight_files(folder: Path) -> list[Path]:
                 f"{folder}: {file.relative_to(folder)} is {what}; import the checkpoint that it was"
                 f" made from, which {advice}"
             )
-    raise CheckpointError(f"{folder}: is no checkpoint; one {advice}")
+    raise CheckpointError(f"{folder}: is not a checkpoint; one {advice}")
 
 
 def _refuse_by_name(folder: Path) -> None:

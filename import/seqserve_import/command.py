@@ -18,15 +18,14 @@ main = ArtifactCommand(
     run=_import,
     description=(
         "Turns a checkpoint on this machine into ONNX files: a folder of Hugging Face, Marian or\n"
-        "CTranslate2, or a package of Argos. It proves them: torch and the artifact decode the\n"
-        "same sentences, and nothing is written unless they agree token by token. Nothing is\n"
-        "downloaded. Of a folder of many checkpoints each is imported; those that are there\n"
-        "already are left out."
+        "CTranslate2, or a package of Argos. It proves the result: torch and the artifact decode\n"
+        "the same sentences, and nothing is written unless they agree token by token. Nothing is\n"
+        "downloaded. If FOLDER has many checkpoints, all that do not exist yet are imported."
     ),
     epilog="""\
 families: Marian (OPUS-MT), M2M-100, SMaLL-100, NLLB, T5 (1.1, Flan, mT5, umT5, ByT5, MADLAD),
           BART, mBART, Pegasus;
-          of files of their own: Marian, the models of Firefox, CTranslate2 (with OpenNMT-py)
+          in their own file formats: Marian, Firefox, CTranslate2 (with OpenNMT-py)
 
 examples:
   seqserve import opus-mt-en-de --name en-de-opus --licence CC-BY-4.0

@@ -94,7 +94,7 @@ def activation_of(config: Settings, name: str, value: str) -> Activation:
         CheckpointError: There is none.
     """
     if value not in _ACTIVATIONS:
-        raise config.wrong(name, f"is none of {', '.join(_ACTIVATIONS)}")
+        raise config.wrong(name, f"is not one of {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[value]
 
 
@@ -102,7 +102,7 @@ def end_token(checkpoint: Checkpoint) -> int:
     """Returns the one token that ends a target.
 
     Raises:
-        CheckpointError: There are several, or there is none.
+        CheckpointError: The settings name several, or none.
     """
     ends = checkpoint.generation.numbers("eos_token_id")
     if len(ends) != 1:
@@ -133,8 +133,8 @@ def find_embeddings(
 ) -> Embeddings:
     """Finds the tables of source, target and output among the weights.
 
-    A file may hold a tied table once, under any of its names, or several times. What counts is
-    whether the numbers are the same, not what config.json says, which is not always true.
+    A file may hold a tied table once, under any of its names, or several times. Equal numbers
+    decide, not config.json, which is not always right.
 
     Raises:
         CheckpointError: A table is missing.

@@ -18,12 +18,12 @@ from seqserve.errors import SeqserveError
 
 AGAIN = "copy it again from where the checkpoint is from"
 MAX_BYTES = 1 << 32
-"""Of a file that is read at once, expanded: weights of Marian."""
+"""Maximum expanded size of a file that is read at once, such as Marian's weights."""
 MAX_TEXT_BYTES = 1 << 28
 """Maximum of settings and vocabularies; the largest tokenizers take a tenth."""
 
 _LFS = b"version https://git-lfs.github.com/spec/"
-# An alias is an asterisk before a name; in most vocabularies one stands within quotes only.
+# An alias is an asterisk before a name; in most vocabularies asterisks occur only within quotes.
 _MAYBE_ALIAS = re.compile(rb"(?:^|[\s,:\[{-])\*[^\s\"']", re.MULTILINE)
 # Those in C are ten times as fast; some builds of the library lack them.
 _TYPED = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -35,10 +35,10 @@ class CheckpointError(SeqserveError):
 
 
 def check_regular(path: Path) -> None:
-    """Refuses a path that is no regular file, before it is opened.
+    """Raises an error unless a path is a regular file, before it is opened.
 
     Raises:
-        CheckpointError: The file is missing, a pipe or a device, or stands for one in Git LFS.
+        CheckpointError: The file is missing, a pipe or a device, or a pointer of Git LFS.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -111,12 +111,11 @@ def read_mapping(path: Path, content: bytes, *, is_typed: bool = True) -> dict[A
     """Returns the mapping in a text of YAML, in which Marian keeps settings and vocabularies.
 
     Args:
-        path: The file, for messages.
-        content: What it holds.
-        is_typed: Whether ``no`` is false and ``1`` a number; else all keys and values are texts.
+        path: The file, for messages. content: Its content. is_typed: Whether ``no`` is false and
+        ``1`` a number; otherwise all keys and values are texts.
 
     Raises:
-        CheckpointError: It is no YAML, no mapping, or refers to parts of itself, which may make
+        CheckpointError: It is not YAML, not a mapping, or refers to parts of itself, which may make
             gigabytes of a few lines.
     """
     loader = _TYPED if is_typed else _TEXTS

@@ -26,7 +26,7 @@ _MEMBERS = (
     *(METADATA, "sentencepiece.model", "bpe.model"),
     *(f"model/{name}" for name in (FILE, "config.json", *VOCABULARIES)),
 )
-"""The files of a package of Argos that are read; the others divide sentences or tell of it."""
+"""The files of an Argos package that are read; others divide sentences or describe it."""
 _MAX_PACKAGE_BYTES = 1 << 34
 
 
@@ -38,7 +38,7 @@ def open_checkpoint(folder: Path, adapter: Path | None = None) -> Checkpoint:
         adapter: That of a LoRA of PEFT for it.
 
     Raises:
-        CheckpointError: It is none, or a file is missing or damaged; or the adapter does not fit.
+        CheckpointError: It is no checkpoint, a file is missing or damaged, or the adapter is wrong.
     """
     files, model = MarianFolder.find(folder), model_folder(folder)
     if adapter and (files or model):
@@ -76,7 +76,7 @@ def _is_checkpoint(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path, names: tuple[str, ...] = _MEMBERS) -> Iterator[Path]:
-    """Gives the folder of a checkpoint; that of a package of Argos is there for the time being.
+    """Yields the folder of a checkpoint; for an Argos package it is temporary.
 
     Only files of the given names are unpacked, wherever else an archive says that they belong.
 

@@ -1,7 +1,7 @@
-"""What the makers of a checkpoint recommend for its generation, as options of our API.
+"""The generation settings that a checkpoint recommends, as options of our API.
 
-Lengths of transformers count the token that starts a target, except for those of new tokens; ours
-do not count it.
+Lengths in transformers count the token that starts a target, except in settings for new tokens;
+ours do not count it.
 """
 
 from typing import Any
@@ -73,12 +73,12 @@ def _early_stopping(generation: Settings) -> str:
     name = "early_stopping"
     rule = str(generation.some([name]).get(name, False)).lower()
     if rule not in DECLARATIONS[name].choices:
-        raise generation.wrong(name, 'is none of true, false and "never"')
+        raise generation.wrong(name, 'is not one of true, false and "never"')
     return rule
 
 
 def forced_first_token(generation: Settings) -> int | None:
-    """Returns the token that every target begins with; None if there is none."""
+    """Returns the token that every target begins with; None without one."""
     forced = generation.optional_number("forced_bos_token_id")
     # As transformers 3 wrote it.
     if forced is None and generation.flag("force_bos_token_to_be_generated", False):

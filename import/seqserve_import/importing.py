@@ -50,8 +50,8 @@ _FILLERS = ("<mask", "<unused", "madeupword")
 def import_checkpoint(options: ImportOptions) -> Path:
     """Imports a checkpoint; returns the artifact's folder.
 
-    Its weights are read anew for each stage, because they are mapped: so the memory for them is
-    needed once, whether torch holds them or ONNX Runtime.
+    Its weights are mapped, and read again for each stage. So their memory is needed only once, for
+    torch or for ONNX Runtime.
 
     Raises:
         CheckpointError: The checkpoint is damaged, or of a kind that cannot be imported.
@@ -169,7 +169,7 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
 
     Args:
         checkpoint: The checkpoint.
-        max_source_length: In tokens, in place of the checkpoint's, where it has no limit.
+        max_source_length: In tokens, if the checkpoint has no limit.
 
     Raises:
         CheckpointError: A part of the checkpoint is missing, left over or does not fit.
@@ -228,8 +228,8 @@ def _notes(
 def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:
     """Lists the tokens that must not be generated.
 
-    They are rows of the embeddings that no token has, tokens that stand for nothing, and those that
-    the checkpoint's own settings exclude.
+    They are rows of the embeddings without a token, placeholder tokens, and tokens that the
+    checkpoint's settings exclude.
     """
     nameless = set(range(size)) - named.keys()
     fillers = {

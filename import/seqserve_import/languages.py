@@ -42,8 +42,7 @@ def template_of(
     Args:
         checkpoint: The checkpoint.
         source: The token of each id of a source.
-        target: The token of each id of a target.
-        added: Those that are no pieces of texts.
+        target: The token of each id of a target. added: Tokens that are not pieces of texts.
 
     Returns:
         None if it reads nothing but the tokens of a text and the end token.
@@ -58,7 +57,7 @@ def template_of(
     template = _FAMILIES.get(kind, _none)(checkpoint, tokens, target)
     forced = forced_first_token(checkpoint.generation)
     if forced is not None and forced not in target:
-        raise checkpoint.generation.wrong("forced_bos_token_id", "is no token")
+        raise checkpoint.generation.wrong("forced_bos_token_id", "is not a token")
     if forced is not None and not template.target_prefix:
         template = replace(template, target_prefix=[target[forced]])
     if isinstance(checkpoint, CTranslate2Checkpoint):

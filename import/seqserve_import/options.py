@@ -16,12 +16,13 @@ class ImportOptions(ArtifactOptions):
         positional=True,
     )
     adapter: Path | None = option(
-        None, help="Folder of a LoRA of PEFT for the checkpoint, which is merged into its weights."
+        None,
+        help="Folder of a LoRA adapter of PEFT, which is merged into the checkpoint's weights.",
     )
     name: str = option(
         "",
-        help="Name of the model, that clients request; of many, what comes before each. By default"
-        " the pair of its languages, such as en-de.",
+        help="Name by which clients request the model; for many checkpoints, a prefix of their"
+        " names. By default the language pair, such as en-de.",
     )
     precision: Precision = option(
         Precision.FP32,
@@ -29,14 +30,14 @@ class ImportOptions(ArtifactOptions):
     )
     data: Path | None = option(
         None,
-        help="Sentences for the proof, one a line, each with its translation after a TAB if it has"
-        " one; of many models a folder, with a file en.txt for each source language. The model"
-        " itself writes them if not given.",
+        help="Sentences for the proof, one a line, optionally with a translation after a TAB; for"
+        " many checkpoints a folder with a file such as en.txt for each source language. If not"
+        " given, the model itself writes them.",
     )
     max_source_length: int | None = option(
         None,
-        help="Longest source in tokens, for T5 and ByT5, which have no limit of their own; that of"
-        " config.json, or 512, if not given.",
+        help="Longest source in tokens, for T5 and ByT5, whose weights set no limit; if not"
+        " given, the limit in config.json, or 512.",
         minimum=1,
         maximum=16_384,
     )

@@ -42,8 +42,7 @@ def write_sentences(
     Args:
         model: In evaluation mode.
         tokenizer: Its tokenizer.
-        unusable: Tokens that are not drawn.
-        limit: Number of sentences, at most; there are no more than 64.
+        unusable: Tokens that are not drawn. limit: Maximum number of sentences; never more than 64.
 
     Raises:
         OptionError: All that it writes is empty.

@@ -79,7 +79,7 @@ class TorchFile:
         for name, tensor in self._tensors.items():
             # A shape may repeat its rows without end, which would be written out.
             if tensor.nbytes > tensor.untyped_storage().nbytes():
-                raise ValueError(f"{name} is larger than what is stored of it")
+                raise ValueError(f"{name} is larger than its stored data")
 
     def names(self) -> list[str]:
         """Lists the weights."""

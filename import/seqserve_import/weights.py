@@ -71,7 +71,7 @@ def input_limits(checkpoint: Checkpoint, family: Family, model: Transformer) -> 
 
 
 def their_name(ours: str, names: Mapping[str, str], first_layer: int) -> str:
-    """Finds the name of one of our weights in a checkpoint, by that of its module if need be.
+    """Finds the name of one of our weights in a checkpoint, if necessary by the name of its module.
 
     Args:
         ours: Our name.
@@ -106,8 +106,9 @@ def _check_left_over(checkpoint: Checkpoint, family: Family, used: set[str]) -> 
     for name in sorted(checkpoint.names - used):
         if name.startswith(_OTHER_HEADS):
             raise CheckpointError(
-                f"{checkpoint.folder}: the weight {name} is that of a model which does not generate"
-                " text; take a checkpoint of the same type that ends in ForConditionalGeneration"
+                f"{checkpoint.folder}: the weight {name} belongs to a model that does not"
+                " generate text; take a checkpoint of the same type that ends in"
+                " ForConditionalGeneration"
             )
         if not any(fnmatchcase(name, pattern) for pattern in family.unused):
             raise CheckpointError(

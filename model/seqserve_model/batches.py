@@ -1,8 +1,8 @@
 """Batches of about equally long pairs, limited by the number of tokens they hold.
 
-Lengths are sorted within shuffled pools, so that little is padding while every epoch groups the
-pairs anew. The order of an epoch follows from its seed and number alone: a resumed training sees
-the batches it would have seen.
+Lengths are sorted within shuffled pools, so that batches have little padding while every epoch
+groups the pairs differently. Only seed and number of an epoch determine its order: a resumed
+training sees the same batches.
 
 Source: Vaswani et al. 2017, §5.1 ("batched together by approximate sequence length").
 """
@@ -135,8 +135,8 @@ def epoch_order(
 
     Args:
         lengths: Source and target tokens of each pair, ``[N, 2]``.
-        max_tokens: Limit of tokens in a batch, both sides and padding counted; a longer pair makes
-            a batch of its own.
+        max_tokens: Limit of tokens in a batch, including both sides and padding; a longer pair is a
+            batch by itself.
         seed: Decides the order, together with the epoch.
         epoch: Index of the epoch.
         weights: How often each pair occurs on average, ``[N]``: 2.5 is twice in one epoch and

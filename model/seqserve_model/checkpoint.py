@@ -138,7 +138,7 @@ def load_run(path: Path, which: Weights = Weights.RESULT) -> tuple[Transformer, 
     """Loads the model and the tokenizer of a run, the model in evaluation mode."""
     run = RunDirectory(path)
     if not run.config.is_file():
-        raise OptionError(f"{path}: is no training run; `seqserve train` makes one")
+        raise OptionError(f"{path}: is not a training run; `seqserve train` makes one")
     config = TransformerConfig.from_dict(read_json(run.config))
     model = Transformer(config)
     set_weights(model, run.weights(which))

@@ -10,7 +10,7 @@ from seqserve.options import parse
 from seqserve_model.options import EvaluateOptions, TrainOptions
 
 _TRAIN_EPILOG = """\
-Ctrl-C ends after the step in flight; --resume goes on from there.
+Ctrl-C stops after the current step; --resume continues from there.
 
 examples:
   seqserve train model/configs/numbers.toml --threads 1

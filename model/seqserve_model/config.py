@@ -1,4 +1,4 @@
-"""What decides the shape of a transformer: every choice, its default and its reason."""
+"""The shape of a transformer: every choice, its default and its reason."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class DecoderCell(Enum):
 class TransformerConfig:
     """The shape of an encoder-decoder transformer.
 
-    The defaults are those of the shipped English→German model, not of the paper: small, pre-norm,
-    one vocabulary for both languages.
+    The defaults are the shipped English→German model's, not the paper's: small, pre-norm, one
+    vocabulary for both languages.
     """
 
     vocabulary_size: int = 6144
@@ -147,7 +147,7 @@ class TransformerConfig:
     pad_id: int = 0
     """Fills a batch; never attended to."""
     bos_id: int = 1
-    """What the decoder reads first."""
+    """The token that the decoder reads first."""
     eos_id: int = 2
     """Ends a source and a target."""
     unk_id: int = 3
@@ -202,8 +202,8 @@ class TransformerConfig:
     def _check_vocabularies(self) -> None:
         if self.shared_embeddings and self.source_tokens != self.vocabulary_size:
             raise OptionError(
-                f"model.source_vocabulary_size ({self.source_tokens}) must be that of targets"
-                f" ({self.vocabulary_size}) where model.shared_embeddings is true"
+                f"model.source_vocabulary_size ({self.source_tokens}) must equal the one of"
+                f" targets ({self.vocabulary_size}) where model.shared_embeddings is true"
             )
         checked = [(name, "vocabulary_size") for name in _IDS]
         if self.source_vocabulary_size:

@@ -1,4 +1,4 @@
-"""Where pairs come from: Tatoeba's exports, archives of manythings.org, numbers in words.
+"""Sources of pairs: Tatoeba's exports, archives of manythings.org, numbers in words.
 
 Numbers, "427" → "four hundred twenty-seven", are a task that needs no data and a minute on one
 core. There is only one right answer, so it shows that the whole chain works.
@@ -95,14 +95,14 @@ def _credit(number: str, user: str) -> str:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        # What is not UTF-8 is marked, not fatal: one bad line must not cost the others.
+        # Invalid UTF-8 is marked, not fatal: one bad line must not cost the others.
         with (
             _open(path) as file,
             io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace") as text,
         ):
             for number, line in enumerate(text, 1):
                 if "\0" in line:
-                    raise OptionError(f"{path}: is no text: line {number} has a byte of zero")
+                    raise OptionError(f"{path}: is not text: line {number} has a byte of zero")
                 yield line.rstrip("\r\n")
     except (OSError, EOFError, zipfile.BadZipFile) as error:
         raise OptionError(cannot_be_read(path, error)) from None
@@ -113,7 +113,7 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
     # A pipe is not asked: it can be opened only once.
     is_zip = path.is_file() and zipfile.is_zipfile(path)
     if path.suffix == ".zip" and path.is_file() and not is_zip:
-        raise OptionError(f"{path}: is no zip archive, or damaged; download it again")
+        raise OptionError(f"{path}: is not a zip archive, or damaged; download it again")
     if is_zip:
         with zipfile.ZipFile(path) as archive:
             texts = [n for n in archive.namelist() if n.endswith(".txt") and n[0] != "_"]

@@ -1,4 +1,4 @@
-"""What makes a training quick on a CPU: dropout from random bytes, and memory that is kept.
+"""Speeds up training on a CPU: dropout from random bytes, and memory that is kept.
 
 torch's CPU generator draws one Bernoulli number after the other on one core: 7 ms for an
 activation of 2,000 x 256, a tenth of a training step on one core and more on several. Bytes from
@@ -49,7 +49,7 @@ class ByteDropout(nn.Module):
 
 
 def use_byte_dropout(model: nn.Module) -> None:
-    """Puts :class:`ByteDropout` in the place of every ``nn.Dropout`` of a model on the CPU."""
+    """Puts :class:`ByteDropout` in place of every ``nn.Dropout`` of a model on the CPU."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Dropout):

@@ -94,7 +94,7 @@ def read_pairs(
                     corpus.bad_lines.append(BadLine(number, pair))
     except (OSError, EOFError) as error:
         raise OptionError(
-            f"{cannot_be_read(path, error)}; `seqserve prepare` makes such a file, and data.path of"
+            f"{cannot_be_read(path, error)}; `seqserve prepare` makes this file, and data.path of"
             " a recipe, or --data, names it"
         ) from None
     if not corpus.pairs:

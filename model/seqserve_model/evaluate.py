@@ -148,11 +148,11 @@ def _check(options: EvaluateOptions) -> None:
     if options.data is None:
         raise OptionError(f"--data: {what} has no test set; name a TSV file")
     if options.weights is not Weights.RESULT:
-        raise OptionError(f"--weights: {what} has weights of its own only; name a run")
+        raise OptionError(f"--weights: {what} has only one set of weights; name a run")
     if options.device != "cpu":
         raise OptionError(f"--device: {what} is scored on the CPU; name a run, or leave it out")
     if options.threads and not options.path:
-        raise OptionError("--threads: a server has threads of its own; leave it out")
+        raise OptionError("--threads: a server uses its own threads; leave the option out")
 
 
 def _path(options: EvaluateOptions) -> Path:

@@ -20,9 +20,9 @@ class Weights(Enum):
 
 
 WEIGHTS_HELP = (
-    "Which weights of the run: averaged is the mean of its last checkpoints, best had the best"
-    " validation, last is the last checkpoint; result is what the training chose of the first two"
-    " at its end, and before that best, or else last."
+    "Weights of the run: averaged is the mean of the last checkpoints, best had the best"
+    " validation, last is the last checkpoint. result is the choice of the training between the"
+    " first two; before its end, it is best or else last."
 )
 """Help of the option ``--weights``."""
 
@@ -35,7 +35,7 @@ class TrainOptions:
     out: Path | None = option(
         None, help="Directory of the run; runs/<name of the recipe> if not given."
     )
-    resume: bool = option(False, help="Go on from the last checkpoint, if there is one.")
+    resume: bool = option(False, help="Continue from the last checkpoint, if there is one.")
     fresh: bool = option(False, help="Remove an earlier training first.")
     device: str = option("cpu", help="Torch device, such as cpu or cuda.")
     threads: int | None = option(
@@ -109,11 +109,11 @@ class EvaluateOptions(PairCallOptions):
     target_column: int = option(1, help="Column of the target in the data.", minimum=0)
     tokenize: Tokenize = option(Tokenize.MTEVAL, help="How BLEU divides a text into words.")
     beam_size: int | None = beam_size_option(
-        "Hypotheses that beam search keeps; for artifacts and servers. By default an artifact"
-        " searches greedily, and a server as its model recommends."
+        "Beam size, for artifacts and servers. By default an artifact uses greedy search, and a"
+        " server its model's recommendation."
     )
     length_penalty: float | None = length_penalty_option(
-        "Exponent of the length that beams are ranked by; for artifacts and servers."
+        "Length penalty of the beams, for artifacts and servers."
     )
     weights: Weights = option(Weights.RESULT, help=WEIGHTS_HELP)
     limit: int | None = option(None, help="Score only the first pairs.", minimum=1)

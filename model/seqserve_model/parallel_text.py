@@ -1,7 +1,7 @@
 """The parallel text of a recipe: its files read, and divided into training, validation, test.
 
-Validation and test are files of their own or held out of the training files. Either way no
-sentence of theirs, on either side, is trained on.
+Validation and test pairs come from separate files, or are held out of the training files. Either
+way the training sees none of their sentences, on either side.
 """
 
 from collections.abc import Callable, Iterable

@@ -96,7 +96,7 @@ class SinusoidalPositions(Positions):
     """A fixed wave for each dimension, added to the embeddings."""
 
     def __init__(self, table: Tensor) -> None:
-        """Stores the waves ``[length, W]``; they are no parameter and are not saved."""
+        """Stores the waves ``[length, W]``; they are not parameters and are not saved."""
         super().__init__()
         self.register_buffer("table", table, persistent=False)
         self.table: Tensor  # [length, W]
@@ -189,7 +189,7 @@ class T5Positions(Positions):
 
 
 class T5LayerPositions(Positions):
-    """As :class:`T5Positions`, but each layer has numbers of its own."""
+    """As :class:`T5Positions`, but with separate numbers for each layer."""
 
     def __init__(self, layers: int, heads: int, buckets: int, distance: int, *, causal: bool):
         super().__init__()
@@ -210,7 +210,7 @@ class RotaryPositions(Positions):
     """
 
     def __init__(self, length: int, head_size: int, base: float) -> None:
-        """Computes the angles once; they are no parameters and are not saved."""
+        """Computes the angles once; they are not parameters and are not saved."""
         super().__init__()
         frequency = base ** (-torch.arange(0, head_size, 2, dtype=torch.float64) / head_size)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
@@ -243,7 +243,7 @@ class AlibiPositions(Positions):
     """
 
     def __init__(self, heads: int) -> None:
-        """Computes the slopes; they are no parameters and are not saved."""
+        """Computes the slopes; they are not parameters and are not saved."""
         super().__init__()
         self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
         self.slopes: Tensor  # [H]

@@ -34,9 +34,9 @@ from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
 
 _EPILOG = """\
-ARCHIVES are those of https://www.manythings.org/anki. On https://tatoeba.org/downloads there are
-sentences of each language and links for each pair; detailed sentences name their users, whom the
-result then credits. Two bzip2 files, one behind the other, are one file.
+ARCHIVES come from https://www.manythings.org/anki. https://tatoeba.org/downloads has the sentences
+of each language and the links of each pair. Detailed sentences name their users, whom the result
+then credits. Two concatenated bzip2 files are one file.
 
 examples:
   seqserve prepare deu-eng.zip --out data/tatoeba-eng-deu.tsv.gz
@@ -73,29 +73,29 @@ class PrepareOptions:
     )
     numbers: int | None = option(
         None,
-        help="Write this many numbers in digits and words instead: a task that needs no data.",
+        help="Write this many pairs of digits and number words instead, a task that needs no data.",
         minimum=1,
         maximum=LARGEST,
     )
     recipe: Path | None = option(
         None,
-        help="Write the pairs that this recipe trains on, the augmented ones too.",
+        help="Write the training pairs of this recipe, including the augmented ones.",
         group="from a recipe",
     )
     teacher: Path | None = option(
         None,
-        help="Training run or artifact that translates the recipe's sources; its translations take"
-        " the place of the targets.",
+        help="Training run or artifact that translates the recipe's sources; its translations"
+        " replace the targets.",
         group="from a recipe",
     )
-    beam_size: int | None = beam_size_option("Hypotheses that the teacher keeps; for an artifact.")
+    beam_size: int | None = beam_size_option("Beam size of the teacher, if it is an artifact.")
     length_penalty: float | None = length_penalty_option(
-        "Exponent of the length that the teacher's beams are ranked by; for an artifact."
+        "Length penalty of the teacher's beams, if it is an artifact."
     )
     nearest: float | None = option(
         None,
-        help="Take the hypothesis of the teacher's beam that is nearest to a target of the recipe,"
-        " in place of the best by its score; the target itself if that has less than this chrF.",
+        help="Take the hypothesis of the teacher's beam nearest to the recipe's target, instead"
+        " of the one with the best score; if its chrF is below this, take the target itself.",
         minimum=0,
         maximum=100,
     )
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def prepare(rows: Iterable[Row], out: Path) -> Counts:
-    """Cleans rows and writes them as TSV; it is an error if there is no row."""
+    """Cleans rows and writes them as TSV; raises an error without rows."""
     counts = Counts()
     place = replaceable(out)
     draft = place.with_name(f"{place.name}.tmp")
@@ -162,7 +162,7 @@ def _rows(options: PrepareOptions) -> Iterator[Row]:
             " or --recipe"
         )
     if options.teacher and not recipe:
-        raise OptionError("--teacher: name the --recipe whose sources it is to translate")
+        raise OptionError("--teacher: needs --recipe, whose sources it translates")
     if options.recipe:
         pairs = read_split(Recipe.load(options.recipe).data, _say).training
         translated = _by_teacher(pairs, options) if options.teacher else iter(pairs)

@@ -37,7 +37,7 @@ class Precision(Enum):
 
 
 class Metric(Enum):
-    """What a validation is judged by."""
+    """The measure of a validation."""
 
     CHRF = "chrf"
     BLEU = "bleu"
@@ -54,13 +54,13 @@ class VocabularyRecipe:
 
     size: int = _key(6144, "tokens; a multiple of 128 keeps the exported argmax quick", 261)
     characters: int = _key(
-        200, "limit of characters with a token of their own; others are bytes", 1
+        200, "maximum number of characters with a separate token; others are bytes", 1
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguagesRecipe:
-    """What the model turns into what; its artifact declares it."""
+    """The languages of the model, which its artifact declares."""
 
     source: str = _key("", "code of the source language, for calls that name no model: en, pt-BR")
     target: str = _key("", "code of the target language")
@@ -78,7 +78,7 @@ class TrainingFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataRecipe:
-    """The parallel text, and what of it is held out."""
+    """The parallel text, and its held-out part."""
 
     path: str = _key("", "TSV file, plain, gzip or bzip2, relative to the working directory")
     files: list[TrainingFile] = field(default_factory=list)
@@ -206,7 +206,7 @@ class Recipe:
 def _model_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in values:
         if name in _SET_BY_VOCABULARY:
-            raise OptionError(f"model.{name} is set by the vocabulary; take it out")
+            raise OptionError(f"model.{name} is set by the vocabulary; remove it")
     TransformerConfig.from_dict(values)
     return values
 
@@ -214,7 +214,7 @@ def _model_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
 def _data_section(values: Mapping[str, Any]) -> DataRecipe:
     listed = values.get("files", [])
     if not isinstance(listed, list) or not all(isinstance(section, dict) for section in listed):
-        raise OptionError("data.files is no list of sections; write [[data.files]] above each")
+        raise OptionError("data.files is not a list of sections; write [[data.files]] above each")
     files = [
         from_plain(TrainingFile, f"data.files[{number}]", section)
         for number, section in enumerate(listed)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 
 class SSRU(nn.Module):
-    """Reads a target from left to right, in the place of the decoder's self-attention."""
+    """Reads a target from left to right, in place of the decoder's self-attention."""
 
     def __init__(self, width: int, max_length: int) -> None:
         """Makes both projections.
@@ -46,7 +46,7 @@ class SSRU(nn.Module):
 
 
 def step(candidate: Tensor, forget: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Reads one token, given both projections of it, ``[.., W]`` each like the state.
+    """Reads one token, given both of its projections, each ``[.., W]`` like the state.
 
     Returns:
         The output and the new state, ``[.., W]`` each.
@@ -59,7 +59,7 @@ def scan(kept: Tensor, added: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """Solves c_t = kept_t·c_{t-1} + added_t from c_0 = 0, for all t at once.
 
     Each round joins every token with the result that ends ``reach`` tokens earlier, and doubles the
-    reach. Nothing is divided, so the result is as exact as that of a loop over tokens.
+    reach. Without divisions, the result is as exact as a loop over tokens.
 
     Source: Hillis and Steele 1986, "Data Parallel Algorithms"; Blelloch 1990, "Prefix Sums and
     Their Applications", §1.4, for recurrences of first order.

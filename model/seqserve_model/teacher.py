@@ -37,7 +37,7 @@ class Teacher:
     that has less than this chrF, from 0 to 100."""
 
     def pairs(self, pairs: Sequence[Pair], report: Callable[[str], None]) -> Iterator[Pair]:
-        """Yields every source once, with the teacher's translation in the place of its targets."""
+        """Yields every source once, with the teacher's translation instead of its targets."""
         targets: dict[str, list[str]] = {}
         for pair in pairs:
             targets.setdefault(pair.source, []).append(pair.target)

@@ -152,12 +152,12 @@ def _find_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
         raise OptionError("--resume and --fresh exclude each other")
     if options.fresh and run.path.exists():
         if not run.recipe.exists() and any(run.path.iterdir()):
-            raise OptionError(f"{run.path}: holds files that are no training; name another --out")
+            raise OptionError(f"{run.path}: has files of something else; choose another --out")
         shutil.rmtree(run.path)
     if run.recipe.exists():
         if not options.resume:
             raise OptionError(
-                f"{run.path}: holds a training; --resume goes on with it, --fresh removes it"
+                f"{run.path}: holds a training; --resume continues it, --fresh removes it"
             )
         # Read as a recipe, so that keys which it was too old to have get their defaults.
         began = Recipe.from_dict(read_json(run.recipe))

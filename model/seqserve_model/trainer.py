@@ -52,7 +52,7 @@ class Validation:
     """Negative log-likelihood of a target token, in nats, without label smoothing."""
     scores: Scores
     translations: Sequence[str]
-    """Of the scored pairs, the first ones, in their order."""
+    """Translations of the first scored pairs, in their order."""
 
     def by(self, metric: Metric) -> float:
         """Returns the value of a metric, negated if lower is better."""
@@ -62,7 +62,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpora:
-    """What a training reads."""
+    """The data of a training run."""
 
     training: Examples
     validation: Examples

@@ -41,7 +41,7 @@ class AttentionRecord:
 
 @dataclass(slots=True, kw_only=True)
 class DecoderState:
-    """What a decoder keeps of memory and past tokens between its calls."""
+    """A decoder's state between calls: memory and past tokens."""
 
     memory: list[tuple[Tensor, Tensor]]  # L × (key, value) [B, H, S, D]
     memory_mask: Tensor  # [B, 1, 1, S]

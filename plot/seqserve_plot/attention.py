@@ -13,9 +13,10 @@ from seqserve.output import width_of
 from seqserve_model.attention import causal_mask, padding_mask
 from seqserve_plot.picture import grid, heat_map, name_cells
 
-# Of a token in a cell, of a letter of its name, of the title and the margins, in inches.
+# Sizes in inches: a token's cell, a letter of its name, the title and the margins.
 _TOKEN, _LETTER, _REST, _SMALLEST = 0.22, 0.09, 0.5, 1.8
-_MASK = (2.6, 2.8)
+# Narrow enough that labels are legible on a phone.
+_MASK, _MASKS_A_ROW = (1.9, 2.1), 3
 _CACHED = "causal, last 2 queries"
 
 
@@ -47,7 +48,7 @@ def draw(result: AttentionResult, kind: Kind) -> Figure:
 
 
 def of_artifact(folder: Path, source: str, target: str | None) -> AttentionResult:
-    """Computes the attention of a source and its target, by default that of greedy search.
+    """Computes the attention of a source and its target, by default greedy search's output.
 
     The graphs are those that a server runs; the text goes in as it is, without the tokens that
     some imported models put around it.
@@ -97,7 +98,7 @@ def _weights(array: NDArray[np.float32]) -> AttentionWeights:
 
 
 def draw_masks(length: int, padding: int) -> Figure:
-    """Draws the masks of a row of ``length`` tokens, of which the last ``padding`` are none.
+    """Draws the masks of a row of ``length`` tokens, of which the last ``padding`` are padding.
 
     Blue cells are keys (columns) that a query (row) may see.
     """
@@ -110,8 +111,12 @@ def draw_masks(length: int, padding: int) -> Figure:
         "cross-attention": real.expand(length + 2, length),
         _CACHED: causal_mask(2, length),
     }
-    figure, axes = grid(1, len(pictures), cell=_MASK)
-    for cell, (title, mask) in zip(axes[0], pictures.items(), strict=True):
+    rows = -(-len(pictures) // _MASKS_A_ROW)
+    figure, axes = grid(rows, _MASKS_A_ROW, cell=_MASK)
+    cells = [cell for row in axes for cell in row]
+    for unused in cells[len(pictures) :]:
+        unused.remove()
+    for cell, (title, mask) in zip(cells, pictures.items(), strict=False):
         heat_map(
             cell,
             mask.float(),

@@ -216,9 +216,7 @@ def main(argv: list[str]) -> int:
     if name not in _KINDS:
         near = difflib.get_close_matches(name, _KINDS, n=1)
         guess = f"; did you mean {near[0]!r}?" if near else ""
-        raise OptionError(
-            f"plot: there is no kind {name!r}{guess} `seqserve plot --help` lists them"
-        )
+        raise OptionError(f"plot: unknown kind {name!r}{guess} `seqserve plot --help` lists them")
     kind, description, examples = _KINDS[name]
     options = parse(
         kind,

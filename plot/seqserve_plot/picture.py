@@ -28,7 +28,8 @@ from seqserve.pictures import BLUE, COLOURS, GREY, ORANGE, SERIES, themed
 Matrix = Any
 """An array ``[R, C]`` of numbers, as numpy or torch has it."""
 
-_COLUMN_WIDTH, _ROW_HEIGHT = 4.2, 3.6
+# Two columns are about as wide as a phone, so that labels stay legible.
+_COLUMN_WIDTH, _ROW_HEIGHT = 3.2, 2.9
 _SUFFIXES = (".png", ".svg")
 DEFAULT = "DejaVu Sans"
 """It comes with matplotlib, so a picture without other letters is the same everywhere."""
@@ -42,12 +43,12 @@ def _map(name: str, *stops: tuple[float, str]) -> LinearSegmentedColormap:
 
 
 AMOUNT = _map("amount", (0, _CLEAR_BLUE), (1, BLUE))
-"""Of numbers from little to much: the ground shows through where there is little."""
+"""Colours for amounts: the ground shows through small ones."""
 _AROUND_ZERO = (0.5, _CLEAR_ORANGE), (0.5, _CLEAR_BLUE)
 SIGN = _map("sign", (0, ORANGE), *_AROUND_ZERO, (1, BLUE))
-"""Of negative and positive numbers, with the ground at 0."""
+"""Colours for negative and positive numbers, with the ground at 0."""
 ANGLE = _map("angle", (0, GREY), (0.25, ORANGE), *_AROUND_ZERO, (0.75, BLUE), (1, GREY))
-"""Of angles from -π to π, which are the same."""
+"""Colours for angles: -π and π are the same."""
 
 _INK, _FAINT, _LINE = (COLOURS[name].light for name in ("ink", "faint", "line"))
 
@@ -153,7 +154,7 @@ def check_name(path: Path) -> None:
     if path.suffix.lower() not in _SUFFIXES:
         raise OptionError(f"--out: {path} must end in {' or '.join(_SUFFIXES)}")
     if not path.parent.is_dir():
-        raise OptionError(f"--out: {path.parent} is no folder; make it first")
+        raise OptionError(f"--out: {path.parent} is not a folder; make it first")
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -169,7 +170,7 @@ def save(figure: Figure, path: Path) -> None:
         text.set_parse_math(False)
     metadata: dict[str, Any] = {"Date": None, "Creator": None} if is_svg else {"Software": None}
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
-        # Of an SVG the reader has the fonts; matplotlib only measures its text.
+        # The reader of an SVG has the fonts; matplotlib only measures its text.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         try:
             figure.savefig(path, metadata=metadata, dpi=150)
@@ -198,8 +199,8 @@ def families_for(letters: Iterable[str]) -> list[str]:
         shown = " ".join(chr(code) for code in sorted(missing)[:5])
         raise FontError(
             f"no font of this machine has {shown}; install one that does (for Korean, Chinese and"
-            " Japanese: fonts-noto-cjk, for Korean alone fonts-nanum), or name a picture that ends"
-            " in .svg, whose text is drawn with the fonts of who looks at it"
+            " Japanese: fonts-noto-cjk, for Korean alone fonts-nanum), or name a picture that"
+            " ends in .svg, whose text is drawn with the reader's fonts"
         )
     return families
 

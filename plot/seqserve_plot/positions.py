@@ -2,6 +2,7 @@
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from seqserve.errors import OptionError
@@ -25,9 +26,7 @@ from seqserve_plot.picture import ANGLE, SIGN, grid, heat_map
 def draw_scheme(scheme: PositionScheme, length: int, width: int, heads: int) -> Figure:
     """Draws a scheme as the network computes it, for ``length`` tokens."""
     if scheme is PositionScheme.LEARNED:
-        raise OptionError(
-            "positions: learned positions are made by a training; name one with --trained"
-        )
+        raise OptionError("positions: training makes learned positions; name a run with --trained")
     config = TransformerConfig(
         width=width,
         heads=heads,
@@ -112,12 +111,14 @@ def _relative(positions: RelativePositions, length: int, *, is_trained: bool) ->
 def _t5(stacks: dict[str, T5Positions], length: int, *, is_trained: bool) -> Figure:
     figure, axes = grid(1 + is_trained, len(stacks))
     for column, (name, positions) in enumerate(stacks.items()):
-        buckets = positions.bucket(distances(length, length, 0))
-        title = f"{name}: buckets of distances"
-        heat_map(axes[0][column], buckets, title, x="key", y="query")
+        ends = range(-length + 1, 1 if positions.causal else length)
+        buckets = positions.bucket(torch.tensor(ends))
+        steps = axes[0][column]
+        steps.plot(ends, buckets, drawstyle="steps-mid")
+        steps.set(title=f"{name}: buckets", xlabel="distance, key minus query", ylabel="bucket")
+        steps.grid(alpha=0.3)
         if is_trained:
-            ends = range(-length + 1, 1 if positions.causal else length)
-            bias = positions.table[positions.bucket(torch.tensor(ends))]  # [distances, H]
+            bias = positions.table[buckets]  # [distances, H]
             below = axes[1][column]
             for head in range(bias.size(1)):
                 below.plot(ends, bias[:, head], label=f"head {head}")
@@ -132,20 +133,21 @@ def _rotary(positions: RotaryPositions, length: int) -> Figure:
     heat_map(
         axes[0][0],
         torch.atan2(sine, cosine),
-        "angle of each pair of dimensions i and i + D/2",
+        "angle of each pair",
         x="pair",
         y="position",
         bounds=(-torch.pi, torch.pi),
         colours=ANGLE,
     )
+    axes[0][0].xaxis.set_major_locator(MaxNLocator(integer=True))
     ones = torch.ones(1, 1, length, 2 * cosine.size(1))
     turned = positions.rotate(ones, 0)[0, 0]
     curve = axes[0][1]
     curve.plot(turned @ turned[0] / ones.size(-1))
     curve.set(
-        title="product of two equal vectors, turned",
+        title="product of two rotated vectors",
         xlabel="distance",
-        ylabel="share of the product at distance 0",
+        ylabel="relative to distance 0",
     )
     curve.grid(alpha=0.3)
     return figure

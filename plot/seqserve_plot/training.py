@@ -1,4 +1,4 @@
-"""Pictures of trainings: what their logs for TensorBoard hold."""
+"""Pictures of trainings, from their TensorBoard logs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,24 +14,27 @@ Curve = Sequence[tuple[int, float]]
 """Steps and the value at each."""
 
 _EVERY_POINT = 0
+_PANEL = (5.4, 2.3)
 _PANELS = {
     "loss": {"train/loss": "training, smoothed labels", "valid/loss": "validation"},
     "validation": {"valid/chrf": "chrF", "valid/bleu": "BLEU"},
     "learning rate": {"train/learning_rate": ""},
 }
-"""The names of the log's numbers, by picture, and what each is called in the legend."""
+"""The names of the log's numbers, by panel, and their names in the legend."""
 
 
 def draw(runs: Sequence[Path]) -> Figure:
     """Draws loss, validation scores and learning rate of one run or of several."""
-    figure, axes = grid(1, len(_PANELS))
+    # One below the other, so that labels are legible on a phone.
+    figure, rows = grid(len(_PANELS), 1, cell=_PANEL)
+    axes = [row[0] for row in rows]
     for run in runs:
         curves = read_curves(run)
         prefix = f"{run.name} " if len(runs) > 1 else ""
-        for panel, names in zip(axes[0], _PANELS.values(), strict=True):
+        for panel, names in zip(axes, _PANELS.values(), strict=True):
             for name, label in names.items():
                 _draw_curve(panel, curves.get(name, []), f"{prefix}{label}".strip())
-    for panel, title in zip(axes[0], _PANELS, strict=True):
+    for panel, title in zip(axes, _PANELS, strict=True):
         panel.set(title=title, xlabel="step")
         panel.grid(alpha=0.3)
         if any(line.get_label()[:1] != "_" for line in panel.lines):  # type: ignore[index]

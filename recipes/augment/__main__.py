@@ -76,7 +76,7 @@ class Maker:
             return None
         if self._draw.random() < 0.5:
             return self._phrase("several")
-        # Filled one by one, so that each clause has values of its own.
+        # Filled one by one, so that each clause has different values.
         one, other = map(self._values.pair, self._draw.sample(self._phrases["clause"], 2))
         joint = self._draw.choice(self._phrases["joint"])
         return self._retyped(

@@ -28,7 +28,7 @@ class Sentences:
         self._known = _known_names()
 
     def names(self, pair: Pair) -> Pair | None:
-        """Puts other names in the place of known ones that the target has as often."""
+        """Replaces known names by others, if the target has them as often."""
         genitive = self._languages[0].genitive[0]
         renamed = pair
         for word in dict.fromkeys(_WORD.findall(pair.source)):
@@ -38,7 +38,7 @@ class Sentences:
         return None if renamed == pair else renamed
 
     def numbers(self, pair: Pair) -> Pair | None:
-        """Puts another number in the place of the only one that both sides have."""
+        """Replaces the only number that both sides have by another."""
         words = [_WORD.findall(side) for side in pair]
         for side, language in zip(words, self._languages, strict=True):
             if language.no_numbers.intersection(side):

@@ -1,4 +1,4 @@
-"""What two languages write: numbers, dates, names and addresses, from the tables of this folder."""
+"""Numbers, dates, names and addresses in two languages, from the tables of this folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHARACTERS = {"d": "0123456789", "x": "0123456789abcdef", "A": "ABCDEFGHKLMNPRS
 
 
 Fields = Mapping[str, str | int | Decimal]
-"""What a form is filled with: text as it is, numbers of months and the like, amounts."""
+"""Values of a form: literal text, numbers such as months, and amounts."""
 
 
 @cache
@@ -68,7 +68,8 @@ class Language:
     weekdays: list[str]
     halves: list[str]
     genitive: list[str]
-    """What follows a name; what follows one that ends in a letter of the third entry."""
+    """Suffix of a name; suffix of a name that ends in a letter of the third entry; these
+    letters."""
     number_words: dict[str, int]
     no_numbers: frozenset[str]
 
@@ -106,7 +107,7 @@ class Language:
 
 
 def fill(template: str, filling: Mapping[str, str]) -> str:
-    """Puts values in the place of a template's slots, ``{date}``, ``{date2}``."""
+    """Puts values in place of a template's slots, ``{date}``, ``{date2}``."""
     filled = _SLOT.sub(lambda slot: filling[slot[1] + slot[2]], template)
     return _SECOND_STOP.sub("", filled)
 

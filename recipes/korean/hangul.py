@@ -37,7 +37,7 @@ def choose_particles(text: str) -> str:
 
 
 def with_final(text: str, final: int) -> str:
-    """Puts a final consonant in place of that of the last syllable."""
+    """Replaces the final consonant of the last syllable."""
     return text[:-1] + chr(ord(text[-1]) - final_of(text) + final)
 
 

@@ -1,4 +1,4 @@
-"""English words: how they are inflected, and how those of everyday.toml are drawn."""
+"""English words: their inflection, and the random choice of words from everyday.toml."""
 
 import random
 import re

@@ -14,7 +14,7 @@ __all__ = ["Offline"]
 
 
 def __getattr__(name: str) -> "Any":
-    # What serves calls imports nothing that runs models.
+    # The modules that serve calls import nothing that runs models.
     if name == "Offline":
         from seqserve_server.offline.offline import Offline
 

@@ -33,7 +33,7 @@ class Detector:
     def confidences(self, text: str, languages: Collection[str]) -> dict[str, float]:
         """Returns the probability of each language, the most probable first.
 
-        They sum to 1, and there are none if the text does not tell. Codes of ISO 639-1 that the
+        They sum to 1, and are empty if the text reveals no language. Codes of ISO 639-1 that the
         library does not know are left out.
         """
         labels = {_OTHER_CODES.get(code, code): code for code in sorted(languages)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 GRAFANA = Path(__file__).parents[2] / "deploy" / "grafana"
 FILES = sorted((GRAFANA / "dashboards").glob("*.json"))
-# What Grafana puts in the place of a variable where nobody has chosen.
+# What Grafana puts in place of a variable where nobody has chosen.
 VARIABLES = {"$model": ".*", "$instance": ".*", "$form": ".*", "$objective": "0.999"}
 
 

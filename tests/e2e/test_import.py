@@ -203,7 +203,7 @@ def test_targets_can_be_prescribed(client: Client) -> None:
 
 
 def test_a_word_of_the_other_side_is_no_token(client: Client) -> None:
-    with pytest.raises(InvalidArgument, match="'▁t50' is no token of the model"):
+    with pytest.raises(InvalidArgument, match="'▁t50' is not a token of the model"):
         client.generate(TWO_SOURCE, model=TWO, vocabulary_allow=["▁t50"])
     assert set(client.score(TWO_SOURCE, "t33", model=TWO).tokens) == {"<unk>", "</s>"}
     with pytest.raises(InvalidArgument, match="has no tokens of sources in its targets") as refused:

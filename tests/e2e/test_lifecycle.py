@@ -105,7 +105,7 @@ def fails_to_start(repository: Path, folder: Path, *options: str) -> tuple[int, 
         (["--traffic", f"{NAME}:7=1"], "--traffic: "),
         (
             ["--default-model", "endles"],
-            f"--default-model: 'endles' is not in the repository; there are {NAME}",
+            f"--default-model: 'endles' is not in the repository; available: {NAME}",
         ),
         (["--model-repository", "nothing"], "--model-repository"),
         (

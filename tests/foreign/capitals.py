@@ -29,7 +29,7 @@ def same(passage: Passage) -> str:
 
 
 def rewritten(kind: Format, content: bytes, answer: Answer) -> bytes:
-    """A document with an answer in the place of each passage."""
+    """A document with an answer in place of each passage."""
     parser = parser_of(kind, field="text", column="text")
 
     def written(text: str) -> str:

@@ -86,7 +86,7 @@ def grpc_target(target: str) -> str:
     such as ``unix:/run/seqserve.sock`` or ``dns:///host:port``, is not changed.
     """
     if not isinstance(target, str):
-        raise OptionError(f"target: {target!r:.80} is no text; write for instance localhost:50051")
+        raise OptionError(f"target: {target!r:.80} is not text; write for instance localhost:50051")
     if scheme := _SCHEME.match(target):
         _check_characters("target", target)
         if scheme[1] in _SCHEMES_WITH_PORTS:
@@ -145,7 +145,7 @@ def channel_options(
         # server that is back must be found before the next one is restarted.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 500),
-        # The time for one connection, if nobody answers it; 20 s by default.
+        # Time for one connection attempt without an answer; gRPC's default is 20 s.
         ("grpc.min_reconnect_backoff_ms", 5_000),
     ]
     if server_name is not None:

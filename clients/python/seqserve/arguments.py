@@ -21,7 +21,7 @@ class ModelOptions(TypedDict, total=False):
     """Keywords of every call of a model; the server chooses what is left out or None."""
 
     model: str | None
-    """Name of the model; by default that of the languages, or else the server's default model."""
+    """Name of the model; by default the model of the languages, or else the server's default."""
     version: int | None
     """Version of the model; by default the highest one that is ready, or one that traffic weights
     choose."""
@@ -60,7 +60,7 @@ BULK_CONCURRENCY = 256
 """More sources than a server runs at once, so that it never waits for the next one."""
 MAX_MESSAGE_BYTES = 64 << 20
 WINDOW = 4
-"""Maximum number of sources between input and output for each call under way, so that one slow
+"""Maximum number of sources between input and output for each call in flight, so that one slow
 answer delays few others."""
 
 S = TypeVar("S", bound=Iterable[Any] | AsyncIterable[Any])

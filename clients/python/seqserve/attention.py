@@ -1,4 +1,4 @@
-"""What a model shows of itself: attention weights, scores of a target, tokens of a text."""
+"""Results of looking inside a model: attention weights, scores of a target, tokens of a text."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -53,7 +53,7 @@ def digest_of(token: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What calls with tokens of one name may use in a day or a month, in UTC."""
+    """A limit on the usage of one token name in a day or a month, in UTC."""
 
     kind: str
     """``"requests"``, ``"characters"`` or ``"tokens"``."""
@@ -85,11 +85,11 @@ class TokenEntry:
     name: str = ""
     """Name of the owner, for the log; empty if the line has none."""
     quotas: tuple[Quota, ...] = ()
-    """What calls of this name may use."""
+    """Quotas of this name."""
 
     def __post_init__(self) -> None:
         if not self.scopes:
-            raise OptionError(f"scope: is missing; there are {_SCOPES}")
+            raise OptionError(f"scope: is missing; available: {_SCOPES}")
         if self.name and not _NAME.fullmatch(self.name):
             raise OptionError("name: must be 1 to 64 letters, digits, dots, dashes, underscores")
         if self.quotas and not self.name:
@@ -115,7 +115,7 @@ class TokenEntry:
         try:
             scopes = frozenset(Scope(word) for word in words.split(",") if word)
         except ValueError:
-            raise OptionError(f"scope: is unknown; there are {_SCOPES}") from None
+            raise OptionError(f"scope: is unknown; available: {_SCOPES}") from None
         quotas = tuple(map(Quota.parse, filter(None, more)))
         return cls(digest=bytes.fromhex(digest), scopes=scopes, name=name, quotas=quotas)
 
@@ -138,7 +138,7 @@ def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str]
 
 
 def token_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """Returns the token of a call from its metadata; empty if there is none."""
+    """Returns the token in a call's metadata; empty without one."""
     for key, value in metadata:
         if key == _KEY and isinstance(value, str):
             bearer = _VALUE.fullmatch(value)

@@ -32,7 +32,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What the proto declares about an option."""
+    """The proto's declaration of an option."""
 
     name: str
     kind: Any
@@ -64,7 +64,7 @@ class Declaration:
 
     @property
     def bounds(self) -> str:
-        """The bounds in words, such as "above 0 and at most 16"; empty if there are none."""
+        """The bounds in words, such as "above 0 and at most 16"; empty without bounds."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.max_items:
@@ -73,7 +73,7 @@ class Declaration:
 
     @property
     def shown_default(self) -> str:
-        """The default in words; empty if there is none."""
+        """The default in words; empty without one."""
         if self.default is None:
             return ""
         return str(self.default).lower() if self.kind is bool else f"{self.default:g}"

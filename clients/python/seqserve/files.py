@@ -37,7 +37,7 @@ def written_whole(
             print(text, file=file)
 
     Args:
-        option: Begins the messages of errors; empty if no option names the path.
+        option: Option at the beginning of error messages; empty if no option names the path.
         instead: What to do if the path must not be replaced, for the error.
 
     Raises:
@@ -101,5 +101,5 @@ def _translated(label: str) -> Generator[None, None, None]:
 
 
 def label_of(path: Path, option: str) -> str:
-    """Names a path in an error, after the option that it belongs to, if there is one."""
+    """Names a path in an error, after its option if it has one."""
     return f"{option}: {path}" if option else str(path)

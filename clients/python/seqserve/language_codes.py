@@ -1,9 +1,9 @@
 """Codes of languages, which have several forms: ``en``, ``eng``, ``en-US``, ``eng_Latn``.
 
 A code is folded by rule, without a library: subtags are divided by ``-`` or ``_``, and case does
-not count (BCP 47, RFC 5646, section 2.1). The language has its two letters of ISO 639-1 where there
-are some. A subtag of four letters is the script. A region is left out, except that of Chinese,
-which tells the script.
+not count (BCP 47, RFC 5646, section 2.1). A language has its two-letter code of ISO 639-1 if it has
+one. A subtag of four letters is the script. A region is left out, except for Chinese, where it
+determines the script.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import NamedTuple
 AUTO = "auto"
 """Stands for the language that the server detects."""
 _MAX_CHARACTERS = 35
-"""Of a code; RFC 5646, section 4.4.1."""
+"""Maximum length of a code; RFC 5646, section 4.4.1."""
 
 
 class Language(NamedTuple):
     """A language, whatever form its code has."""
 
     name: str
-    """Of ISO 639, in two letters if there are some."""
+    """Code of ISO 639, in two letters if it has a short form."""
     script: str
-    """Of ISO 15924, ``Hans``; empty if the code does not say."""
+    """Code of ISO 15924, such as ``Hans``; empty if the language code has none."""
 
     def may_be(self, other: Language) -> bool:
         """Returns whether two codes may mean one language: their scripts do not contradict."""

@@ -10,7 +10,7 @@ from seqserve.errors import InvalidArgument, invalid_argument
 REQUEST_ID = "x-request-id"
 """The key of the id, in gRPC's metadata and in the headers of HTTP."""
 REQUEST_ID_PATTERN = r"[A-Za-z0-9._:/+=-]{1,64}"
-"""What an id may be, as a regular expression."""
+"""Pattern of valid ids."""
 _SANE_ID = re.compile(REQUEST_ID_PATTERN)
 
 

@@ -1,4 +1,4 @@
-"""What a server offers: its models, language pairs and glossaries."""
+"""The models, language pairs and glossaries of a server."""
 
 from dataclasses import dataclass
 from enum import Enum

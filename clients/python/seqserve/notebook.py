@@ -1,7 +1,6 @@
-"""The HTML that notebooks show in place of the ``repr`` of a result.
+"""The HTML that notebooks show instead of the ``repr`` of a result.
 
-All text is escaped. There is no script and no colour of text, so it reads on light pages and on
-dark ones.
+All text is escaped. Without scripts and text colours it is legible on light and dark pages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -42,7 +42,7 @@ def variable_of(name: str) -> str:
 def misspelt_variables(
     options: type[Any], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Returns variables that were probably meant, by those that are set and are no options."""
+    """Maps set variables that are not options to the variables that were probably meant."""
     known = [
         variable_of(each.name)
         for each in dataclasses.fields(options)
@@ -58,7 +58,7 @@ def misspelt_variables(
 
 
 def warn_of_misspelt(options: type[Any], environ: Mapping[str, str] | None = None) -> None:
-    """Tells on standard error of the variables that :func:`misspelt_variables` finds."""
+    """Reports the variables that :func:`misspelt_variables` finds on standard error."""
     for name, meant in misspelt_variables(options, environ).items():
         warning = f"seqserve: {name} has no effect; did you mean {meant}?"
         print(warning, file=sys.stderr, flush=True)

@@ -45,7 +45,7 @@ from seqserve.option_values import (
 T = TypeVar("T")
 
 _METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
-# What other programs call `--target`.
+# Names of `--target` in other programs.
 _SERVERS = ("server", "host", "url", "address", "endpoint")
 # No argument of a process can hold it.
 _NO_FLAG = "\0"
@@ -99,7 +99,7 @@ def parse(
 
     Args:
         hidden: Names of options that the help leaves out, because it says where they are explained.
-        warns: Whether to tell on standard error of misspelt variables.
+        warns: Whether to report misspelt variables on standard error.
     """
     if warns:
         warn_of_misspelt(options, environ)
@@ -167,7 +167,7 @@ def _declared(options: type[Any]) -> list[_Option]:
 
 
 def _marked(argv: Sequence[str]) -> list[str]:
-    """Marks what is no flag: words after "--", and a value "--" (argparse would lose both)."""
+    """Marks words that are not flags: those after "--", and a value "--"; argparse loses both."""
     end = argv.index("--") if "--" in argv else len(argv)
     flags = (f"{word[:-2]}{_NO_FLAG}--" if word.endswith("=--") else word for word in argv[:end])
     return [*flags, *(_NO_FLAG + word for word in argv[end + 1 :])]
@@ -234,7 +234,7 @@ class _Option:
             group.add_argument(*flags, action=repeated, metavar=self._metavar, help=text)
 
     def source(self, parsed: Mapping[str, Any]) -> str:
-        """Names what gave the value: the flag, or the variable where there is no flag."""
+        """Names the origin of the value: the flag, or else the variable."""
         if parsed.get(self.name) in (None, []):
             return self.variable
         return self.name if self.positional else self.flag
@@ -273,10 +273,10 @@ def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
             bare = flag.removeprefix("--")
             is_server = bare in _SERVERS and "target" in names
             if near := "target" if is_server else nearest(bare, names, least=len("xyz")):
-                return f"there is no option {flag} (did you mean --{near}?)"
+                return f"unknown option {flag} (did you mean --{near}?)"
             takes_text = any(each.positional for each in declared)
-            hint = f" (a text that begins with - stands after --: -- {word})" if takes_text else ""
-            return f"there is no option {flag}{hint}"
+            hint = f" (put a text that begins with - after --: -- {word})" if takes_text else ""
+            return f"unknown option {flag}{hint}"
     return f"{_unmarked(words[0])!r} is one argument too many"
 
 

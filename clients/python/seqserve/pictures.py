@@ -31,12 +31,12 @@ COLOURS = {
     "accent": Colour("#2257bf", "#7aa5ff"),
     "warm": Colour("#a85a12", "#e9a763"),
 }
-"""What lies below, boxes on it, text, text of less weight, borders, and two that catch the eye."""
+"""Background, boxes, text, secondary text, borders, and two accents."""
 
 BLUE, ORANGE, GREY = "#4a7fe0", "#d4873b", "#808894"
 """Legible on both grounds, for what cannot follow the reader, such as cells of a picture."""
 SERIES = (BLUE, ORANGE, "#2f9e77", "#a274d6", "#cf5f57", GREY)
-"""Of lines in one picture, in their order."""
+"""Colours of the lines in one picture, in their order."""
 
 
 def style_sheet() -> str:
@@ -67,20 +67,20 @@ class Style(Enum):
     """A number with two decimals."""
 
 
-# Of the 256 colours of terminals: black, violet, red, orange, yellow.
+# From the 256 colours of terminals: black, violet, red, orange, yellow.
 _COLOURS = (16, 17, 53, 90, 126, 162, 198, 203, 209, 215, 221, 229)
-# What goes before, into and after a cell, from weight 0 to weight 1.
+# The text before, in and after a cell, from weight 0 to weight 1.
 _INKS = {
     Style.COLOURS: [(f"\x1b[48;5;{colour}m", " ", "\x1b[0m") for colour in _COLOURS],
     Style.SHADES: [("", shade, "") for shade in " ░▒▓█"],
 }
 
-# Of SVG, in pixels; a letter of its font is about as wide as _LETTER.
+# For SVG, in pixels; a letter of its font is about as wide as _LETTER.
 _CELL_WIDTH, _CELL_HEIGHT, _LETTER, _GAP, _TITLE_HEIGHT = 34, 24, 8.5, 8, 34
 # Names of columns rise at this angle, in degrees, so that long ones do not overlap.
 _SLOPE = 40
 
-# Of HTML. Lines and names have the colours of the page, which may be light or dark.
+# For HTML. Lines and names have the colours of the page, which may be light or dark.
 _CELL_STYLE = (
     "width: 2em; min-width: 2em; height: 1.6em; padding: 0; border: 1px solid rgba(128,128,128,.3)"
 )

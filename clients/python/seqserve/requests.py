@@ -43,7 +43,7 @@ def generate_request(
     decoding = generation_pb2.GenerationOptions()
     for name, value in options.items():
         if name not in GenerateOptions.__annotations__:
-            raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
+            raise TypeError(f"unknown option {name!r}; seqserve.GenerateOptions lists them")
         if value is not None:
             owner = request if name in request.DESCRIPTOR.fields_by_name else decoding
             if isinstance(value, bool) and owner is decoding:
@@ -101,8 +101,8 @@ def generate_bulk_request(
 
 
 def _builder(kind: type[M], *required: str) -> Callable[..., M]:
-    """Returns what builds a request from the values of its required fields, in order, and from
-    those of others by their names."""
+    """Returns a function that builds a request from required fields, in order, and others by
+    name."""
 
     def build(*values: Any, **others: Any) -> M:
         request = kind()
@@ -110,7 +110,7 @@ def _builder(kind: type[M], *required: str) -> Callable[..., M]:
             _set_field(request, name, value)
         for name, value in others.items():
             if name not in request.DESCRIPTOR.fields_by_name:
-                raise TypeError(f"there is no option {name!r}")
+                raise TypeError(f"unknown option {name!r}")
             if value is not None:
                 _set_field(request, name, value)
         return request

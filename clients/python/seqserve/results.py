@@ -52,7 +52,7 @@ class Placement(Enum):
     ALIGNED = "aligned"
     """It replaces what the model wrote from it."""
     INSERTED = "inserted"
-    """The model wrote nothing from it: it follows what comes from the word before it."""
+    """The model wrote nothing for it, so it follows the translation of the word before it."""
     LOST = "lost"
     """The text ended before it, at a limit or a stop sequence."""
 
@@ -84,7 +84,7 @@ class SourceWarning(Enum):
 
 
 class TextWarningKind(Enum):
-    """What may be wrong with a text."""
+    """A possible fault of a text."""
 
     UNSPECIFIED = "unspecified"
     NUMBERS_DIFFER = "numbers_differ"
@@ -172,7 +172,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leg:
-    """What one model did where an answer goes through a language between source and target."""
+    """The work of one model, if an answer goes through an intermediate language."""
 
     model: str
     version: int

@@ -51,8 +51,8 @@ class RetryPolicy:
     """Time for which a call tries to reach a server that the client has never reached;
     ``math.inf`` for no limit. A server that was reached before is waited for until the deadline."""
     away_timeout_s: float = 0.0
-    """Time for which a call tries to reach a server that went away, whatever ``max_attempts`` says;
-    such a server may be back, or another one of the target, before the client knows."""
+    """Time for which a call tries to reach a server that went away, beyond ``max_attempts``. The
+    server, or another one of the target, may be back before the client notices."""
     initial_backoff_s: float = 0.1
     """Maximum delay after the first failure; doubles with every further failure."""
     max_backoff_s: float = 2.0
@@ -151,7 +151,7 @@ class Attempts:
                 details += (
                     f"; for {before_s:.1f} s attempts failed, the last with {self._last_error}"
                 )
-            details += f"; the call was under way for {now_s - self._began_s:.1f} s"
+            details += f"; the call had run for {now_s - self._began_s:.1f} s"
         else:
             return
         error.details = details
@@ -186,7 +186,7 @@ _SHORT_S = 1.0
 
 
 class Availability:
-    """What the calls of a client know about its server; threads may share it."""
+    """The availability of a client's server, shared by its calls and threads."""
 
     def __init__(self, target: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts with a server that was never reached; ``target`` is for the log."""

@@ -43,7 +43,7 @@ class TLS:
             return grpc.ssl_channel_credentials(authorities)
         if self.certificate is None or self.key is None:
             present, missing = ("key", "certificate") if self.key else ("certificate", "key")
-            raise OptionError(f"tls.{present}: needs tls.{missing} beside it")
+            raise OptionError(f"tls.{present}: needs tls.{missing} too")
         names = ("tls.certificate", "tls.key")
         certificate, key = read_pair(Path(self.certificate), Path(self.key), names)
         return grpc.ssl_channel_credentials(authorities, key, certificate)
@@ -60,8 +60,8 @@ def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[byt
         raise OptionError(f"{names[1]}: {key} is encrypted; write it without a password") from None
     except (OSError, ValueError) as error:
         raise OptionError(
-            f"{names[0]}, {names[1]}: {certificate} and {key} are no certificate and its key in"
-            f" PEM: {_reason(error)}"
+            f"{names[0]}, {names[1]}: {certificate} and {key} are not a certificate and its key"
+            f" in PEM: {_reason(error)}"
         ) from None
     return pair
 

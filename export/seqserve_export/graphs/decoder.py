@@ -188,7 +188,7 @@ class StepPositions(nn.Module):
             self.bias_table: Tensor  # [H, C], or [L, H, C]
 
     def _bias_by_distance(self, layer: int) -> Tensor:
-        """Gives the bias of a key that lies 0, 1, .. tokens back, ``[H, C]``."""
+        """Returns the bias of a key that lies 0, 1, .. tokens back, ``[H, C]``."""
         size = self.capacity
         shape = (1, self.config.heads, 1, self.config.head_size)
         query = torch.zeros(shape, dtype=self.dtype)
@@ -197,7 +197,7 @@ class StepPositions(nn.Module):
         return bias[:, 0].flip(-1).detach()
 
     def bias(self, layer: int, qkv: Tensor, lengths: Tensor, max_length: Tensor) -> Tensor | None:
-        """Gives the term ``[B, H, 1, K]`` of the logits of queries in ``qkv [B, 1, 3A]``."""
+        """Returns the term ``[B, H, 1, K]`` of the logits of queries in ``qkv [B, 1, 3A]``."""
         scheme = self.scheme
         if isinstance(scheme, RelativePositions):
             query = split_heads(qkv.chunk(3, -1)[0], self.config.heads)  # [B, H, 1, D]
@@ -215,7 +215,8 @@ class StepPositions(nn.Module):
         return operators.first(bias, max_length)
 
     def values(self, layer: int, weights: Tensor, lengths: Tensor, max_length: Tensor) -> Tensor:
-        """Gives what relative positions add to the values averaged by ``weights [B, H, 1, K]``.
+        """Returns the term that relative positions add to the values averaged by ``weights [B, H,
+        1, K]``.
 
         ``lengths [B]`` and ``max_length [1]``, which is K, are int32; the result is ``[B, 1, A]``.
         """

@@ -15,7 +15,7 @@ from seqserve_model.transformer import Place, Transformer, attend, project_self
 
 
 class EncoderGraph(nn.Module):
-    """Encodes a batch of sources that lie one after the other, without padding."""
+    """Encodes a batch of concatenated sources, without padding."""
 
     def __init__(self, model: Transformer) -> None:
         """Joins the projections of each self-attention."""

@@ -25,7 +25,7 @@ class ScorerGraph(nn.Module):
             Log-probabilities ``[B, T]`` of the tokens, and the attention weights of encoder
             ``[L, B, H, S, S]``, decoder ``[L, B, H, T, T]`` and cross ``[L, B, H, T, S]``. Row t
             of the last two belongs to the step that chose token t. A recurrent decoder has no
-            weights of its own: ``[0, B, H, T, T]``.
+            self-attention: ``[0, B, H, T, T]``.
         """
         record = AttentionRecord()
         memory = self.model.encode(source, source_lengths, record)

@@ -22,7 +22,7 @@ OUTPUTS = [
     "logits",
     "allowed_logits",
 ]
-"""What each end returns."""
+"""The outputs of each end."""
 
 
 class FullOutputs(nn.Module):
@@ -96,7 +96,7 @@ class PlainOutputs(nn.Module):
     """Returns the next tokens and nothing else."""
 
     def forward(self, biased_logits: Tensor) -> tuple[Tensor, ...]:
-        """Gives the next token of P rows, int64 ``[P, 1]``; the other outputs are empty."""
+        """Returns the next token of P rows, int64 ``[P, 1]``; the other outputs are empty."""
         tokens = argmax(biased_logits, block_maxima(biased_logits))  # [P, 1]
         return (
             tokens,
@@ -108,7 +108,7 @@ class PlainOutputs(nn.Module):
 
 
 def _no_logits(like: Tensor) -> tuple[Tensor, Tensor]:
-    """Gives no logits, of all tokens and of allowed ones."""
+    """Returns no logits, of all tokens and of allowed ones."""
     return operators.zeros(like, 0, 0), operators.zeros(like, 0, 0, GROUP)
 
 
@@ -146,7 +146,7 @@ def argmax(logits: Tensor, maxima: Tensor) -> Tensor:
 def largest(logits: Tensor, maxima: Tensor, count: Any) -> Tensor:
     """Finds the indices of each row's largest logits, the largest first, ``[B, K]``.
 
-    Of equal ones those come first that stand first, as an operator over whole rows would have it.
+    Equal values keep their order, as in an operator over whole rows.
 
     Args:
         logits: ``[B, V]``.

@@ -27,13 +27,13 @@ class NewShortlist(NamedTuple):
 
     shortlist: Shortlist
     origin: str
-    """What it was made of, for the manifest."""
+    """The data it was made of, for the manifest."""
 
 
 def attach_shortlist(
     folder: Path, manifest: Manifest, new: NewShortlist, held_out: HeldOut
 ) -> ShortlistVerification:
-    """Writes a shortlist into the folder of an artifact that nobody serves yet.
+    """Writes a shortlist into the folder of an artifact that is not served yet.
 
     Returns:
         How the sentences decode with it and without it; :func:`check_tolerance` takes it.

@@ -83,7 +83,7 @@ def _chunk(pairs: Sequence[TokenPair], keys: Array, size: int, none: int) -> _Ch
 
 
 def _keys(pairs: Sequence[TokenPair], size: int, none: int) -> Iterator[Array]:
-    """Gives a number for each target token with each token of its source, and with none."""
+    """Numbers the pairs of each target token with each token of its source, and with no token."""
     for source, target in pairs:
         first = np.array([*source, none], np.int64) * size
         yield (first + np.array(target, np.int64)[:, None]).ravel()

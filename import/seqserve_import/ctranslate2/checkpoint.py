@@ -17,7 +17,7 @@ from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 MODEL_TYPE = "ctranslate2"
 """Stands for the ``model_type`` of Hugging Face."""
 METADATA = "metadata.json"
-"""What Argos says of a package."""
+"""The metadata of an Argos package."""
 VOCABULARIES = tuple(
     f"{side}_vocabulary.{kind}"
     for side in ("shared", "source", "target")
@@ -59,8 +59,8 @@ class CTranslate2Checkpoint(Checkpoint):
         """Reads the settings and finds the weights.
 
         Args:
-            folder: With the tokenizer; that of the package, if it is one of Argos.
-            model: With ``model.bin``.
+            folder: Folder with the tokenizer; the package's, if it is an Argos package. model:
+            Folder with ``model.bin``.
 
         Raises:
             CheckpointError: A file is damaged, or of a kind that cannot be imported.
@@ -72,7 +72,7 @@ class CTranslate2Checkpoint(Checkpoint):
         path = model / "config.json"
         self.config = Settings(path, {**read_optional_object(path), "model_type": MODEL_TYPE})
         self.package = _package(folder)
-        """Of Argos; empty for any other model."""
+        """Metadata of the Argos package; empty for any other model."""
         self.vocabularies = _vocabularies(model, self.config)
         self.generation = Settings(path, self._generation())
         self.recommended = self._recommended()

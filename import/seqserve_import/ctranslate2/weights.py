@@ -2,7 +2,7 @@
 
 A file begins with its version, the name of its specification, and the revision of that. Each
 variable follows as its name, its shape, its type, the length of its data, and the data; then come
-pairs of names that stand for one variable. Numbers are little-endian, names end in a zero.
+pairs of names for one variable. Numbers are little-endian, names end in a zero.
 
 Source: ``ModelSpec._serialize`` in CTranslate2's ``specs/model_spec.py``.
 """
@@ -29,7 +29,7 @@ _BFLOAT16 = "<u2"
 _INTEGERS = ("i1", "<i2")
 _SCALE = "weight_scale"
 _OLD_INT16_SCALE = 1000.0
-"""Of files that are older than the scale of each variable."""
+"""Scale of old files, which lack a scale for each variable."""
 _MAX_RANK, _SMALLEST_VARIABLE, _SMALLEST_ALIAS = 4, 9, 4
 
 _FUSED = re.compile(r"(.*/(self_attention|attention)/linear_([012]))/(weight|bias)")
@@ -37,7 +37,7 @@ _PARTS = {
     ("self_attention", "0"): ("query", "key", "value"),
     ("attention", "1"): ("key", "value"),
 }
-"""Which projections are one variable, by their attention and their number."""
+"""Projections that share one variable, by their attention and their number."""
 
 
 class _Array(NamedTuple):
@@ -143,7 +143,7 @@ class ModelBin:
         for _ in range(reader.count(_SMALLEST_ALIAS)):
             alias, name = reader.text(), reader.text()
             if alias in arrays or name not in arrays:
-                raise ValueError(f"{alias:.200} cannot stand for {name:.200}")
+                raise ValueError(f"{alias:.200} cannot be an alias of {name:.200}")
             arrays[alias] = arrays[name]
             if f"{name}_scale" in arrays:
                 arrays[f"{alias}_scale"] = arrays[f"{name}_scale"]

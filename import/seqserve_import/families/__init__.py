@@ -23,7 +23,7 @@ FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
     "marian-native": marian_native,
     "ctranslate2": ctranslate2,
 }
-"""NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5. The last two stand for
+"""NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5. The last two are for
 files of Marian and CTranslate2, which name no type."""
 
 

@@ -142,8 +142,8 @@ def bart_like(
 
 
 def _prefix(checkpoint: Checkpoint) -> str:
-    """Finds what the names of the stacks begin with: nothing where they were saved by themselves,
-    as those of ``facebook/bart-base`` were.
+    """Finds the prefix of the stacks' names: empty if the stacks were saved without a head, as in
+    ``facebook/bart-base``.
     """
     is_whole = any(name.startswith("model.") for name in checkpoint.names)
     return "model." if is_whole or "shared.weight" not in checkpoint.names else ""

@@ -57,7 +57,7 @@ def ctranslate2(checkpoint: Checkpoint) -> Family:
         CheckpointError: A variable is missing, or has no counterpart here; the message names it.
     """
     if not isinstance(checkpoint, CTranslate2Checkpoint):
-        raise checkpoint.config.wrong("model_type", "stands for CTranslate2's own files")
+        raise checkpoint.config.wrong("model_type", "is the type of CTranslate2's own files")
     check_supported(checkpoint)
     source, target, output = _tables(checkpoint)
     names = _names(_GATED if GATE in checkpoint.names else _PLAIN)

@@ -26,7 +26,7 @@ _WITHOUT_EFFECT = {
     *("alignment_layer", "alignment_heads", "embeddings_merge", "with_relative_position"),
     *("alibi_use_positive_positions", "scale_alibi"),
 }
-"""They change nothing where nothing else does that is refused."""
+"""They have no effect unless another setting, which is refused, is set."""
 _LENGTH = {PositionScheme.LEARNED: 1024, PositionScheme.RELATIVE: 1024, PositionScheme.T5: 512}
 """Tokens of a source or target, unless a table is shorter. CTranslate2 cuts sources at 1,024."""
 _MAX_DISTANCE = 1024
@@ -55,7 +55,7 @@ def check_supported(checkpoint: CTranslate2Checkpoint) -> None:
         for name in sorted(others):
             if name.startswith(stack) and not checkpoint.are_equal(first, name):
                 raise CheckpointError(
-                    f"{bin_}: {name} differs from that of the first layer, which is not supported"
+                    f"{bin_}: {name} differs from the first layer's, which is not supported"
                 )
 
 
@@ -144,7 +144,7 @@ def _flags(checkpoint: CTranslate2Checkpoint) -> tuple[int, Activation]:
     }
     for name, found in flags.items():
         if len(found) > 1:
-            raise CheckpointError(f"{checkpoint.model}: decoder/{name} is not that of the encoder")
+            raise CheckpointError(f"{checkpoint.model}: decoder/{name} differs from the encoder's")
     [pre_norm], [activation] = flags.values()
     plain = dict(enumerate(_ACTIVATIONS)).get(activation)
     is_gated = GATE in checkpoint.names
@@ -167,7 +167,7 @@ def _matrix(checkpoint: CTranslate2Checkpoint, name: str) -> tuple[int, ...]:
 
 
 def _is_scaled(checkpoint: CTranslate2Checkpoint) -> bool:
-    """Tells whether embeddings are multiplied by √width; a whole number is a flag for it."""
+    """Returns whether embeddings are multiplied by √width, which a whole number marks."""
     root = checkpoint.shape("decoder/embeddings/weight")[1] ** 0.5
     found = {}
     for stack in STACKS:

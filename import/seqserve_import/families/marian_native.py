@@ -95,7 +95,7 @@ def marian_native(checkpoint: Checkpoint) -> Family:
     """
     config = checkpoint.config
     if not isinstance(checkpoint, MarianCheckpoint):
-        raise config.wrong("model_type", "stands for Marian's own files, which name none")
+        raise config.wrong("model_type", "is the type of Marian's own files, which name none")
     _check_supported(config)
     vocabularies = checkpoint.vocabularies
     _check_sizes(config, vocabularies)

@@ -66,7 +66,7 @@ GATED = {
 """The gated form of an activation."""
 # Never read: cross-attention has no positions.
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-# T5 has no limit of its own; it was trained on so many tokens.
+# T5 has no limit; it was trained on this many tokens.
 _LENGTH = 512
 
 
@@ -129,7 +129,7 @@ def _positions(config: Settings) -> PositionScheme:
 
 
 def _scales_output(config: Settings) -> bool:
-    """Tells whether the decoder's output is divided by √width; T5 does so where it ties tables."""
+    """Returns whether the decoder's output is divided by √width: in T5 if it ties tables."""
     is_mt5 = config.text("model_type") == "mt5"
     return config.flag(
         "scale_decoder_outputs", not is_mt5 and config.flag("tie_word_embeddings", True)

@@ -53,7 +53,7 @@ class MarianCheckpoint(Checkpoint):
 
 
 def shortlist_of(checkpoint: Checkpoint) -> Shortlist | None:
-    """Reads the shortlist that a model of Marian comes with; None if there is none.
+    """Reads the shortlist of a Marian model; None if it has none.
 
     Raises:
         CheckpointError: It is damaged, or does not fit the vocabularies.

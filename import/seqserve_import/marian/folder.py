@@ -20,7 +20,7 @@ from seqserve_server.text.vocabulary import PAD
 
 _HUGGING_FACE = ("*.safetensors*", "pytorch_model*")
 _VOCABULARIES = (".spm", ".yml", ".yaml", ".json")
-_APART = "put each model into a folder of its own, with its vocabularies"
+_APART = "put each model into a separate folder, with its vocabularies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def _several(folder: Path, models: Iterable[Path]) -> CheckpointError:
 
 
 _BLOCK = 128
-"""Embeddings become a multiple of it, for which the best token is found quickly."""
+"""The number of embeddings becomes a multiple of it, so that the best token is found quickly."""
 
 
 class Vocabularies(NamedTuple):
@@ -189,5 +189,5 @@ def read_tokens(path: Path) -> list[str]:
 
 
 def is_spm(path: Path) -> bool:
-    """Tells whether a vocabulary is one of SentencePiece."""
+    """Returns whether a vocabulary is a SentencePiece model."""
     return path.name.removesuffix(".gz").endswith(".spm")

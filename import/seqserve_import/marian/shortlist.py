@@ -117,11 +117,12 @@ def _read_text(
                 token = source.get(out_of, source.get(_UNK))
                 other = target.get(into, target.get(_UNK))
                 if token is not None and other is not None:
-                    # Words that no vocabulary has share one token, that of the most probable.
+                    # Words outside of the vocabulary share one token, which gets the highest of
+                    # their probabilities.
                     known = probabilities[token].get(other, 0.0)
                     probabilities[token][other] = max(known, float(probability))
     except UnicodeDecodeError:
-        raise CheckpointError(f"{path}: is no shortlist: neither binary nor UTF-8") from None
+        raise CheckpointError(f"{path}: is not a shortlist: neither binary nor UTF-8") from None
     except ValueError:
         raise CheckpointError(
             f"{path}: line {number} is not target, source and probability"

@@ -49,7 +49,7 @@ class Npz:
         self._check_sizes()
         with self._opened() as arrays:
             if SETTINGS not in arrays:
-                raise CheckpointError(f"{path}: has no {SETTINGS}; it is no model of Marian")
+                raise CheckpointError(f"{path}: has no {SETTINGS}; it is not a model of Marian")
             self.settings = bytes(arrays[SETTINGS]).rstrip(b"\0")
             self._names = [name for name in arrays if not name.startswith("special:")]
         self.input_limits: dict[str, float] = {}
@@ -126,10 +126,10 @@ class Bin:
             arrays = _arrays(memoryview(read_bytes(path, MAX_BYTES)))
         except (struct.error, ValueError, UnicodeDecodeError) as error:
             raise CheckpointError(
-                f"{path}: is no model of Marian, or damaged ({error}); copy it again"
+                f"{path}: is not a model of Marian, or damaged ({error}); copy it again"
             ) from None
         if SETTINGS not in arrays:
-            raise CheckpointError(f"{path}: has no {SETTINGS}; it is no model of Marian")
+            raise CheckpointError(f"{path}: has no {SETTINGS}; it is not a model of Marian")
         self.settings = bytes(arrays[SETTINGS].data).rstrip(b"\0")
         self.input_limits = _input_limits(arrays)
         self._arrays = {

@@ -77,7 +77,7 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
 
 
 def agrees(folder: Path, tokens: Sequence[str]) -> bool:
-    """Tells whether the ids that a checkpoint gives to tokens are their places in a vocabulary."""
+    """Returns whether the ids of a checkpoint's tokens are their places in the vocabulary."""
     ids = {token: id_ for id_, token in enumerate(tokens)}
     # A token that the vocabulary lacks is appended.
     return all(
@@ -88,8 +88,8 @@ def agrees(folder: Path, tokens: Sequence[str]) -> bool:
 def _check_row(path: Path, token: AddedToken, id_: int, rows: int) -> None:
     if rows and id_ >= rows:
         raise CheckpointError(
-            f"{path}: names the token {token.content!r:.80}, for which the model has no embedding;"
-            " take it out if no text has it"
+            f"{path}: names the token {token.content!r:.80}, for which the model has no"
+            " embedding; remove it if no text has it"
         )
 
 
@@ -102,7 +102,7 @@ def read_size(folder: Path, name: str, default: int) -> int:
     """Returns a number of tokens from ``tokenizer_config.json``.
 
     Raises:
-        CheckpointError: It is no number, or more than any model has.
+        CheckpointError: It is not a number, or more than any model has.
     """
     size = read_settings(folder).get(name, default)
     if type(size) is not int or not 0 <= size <= MAX_SIZE:
@@ -143,7 +143,7 @@ def _id(path: Path, id_: Any) -> int:
     except (TypeError, ValueError):
         number = -1
     if not 0 <= number <= MAX_SIZE:
-        raise CheckpointError(f"{path}: {id_!r:.80} is no id of a token")
+        raise CheckpointError(f"{path}: {id_!r:.80} is not an id of a token")
     return number
 
 
@@ -152,6 +152,6 @@ def _token(path: Path, token: Any) -> AddedToken:
     details: Mapping[str, Any] = token if isinstance(token, dict) else {"content": token}
     content = details.get("content")
     if not isinstance(content, str) or not content:
-        raise CheckpointError(f"{path}: {token!r:.80} is no token")
+        raise CheckpointError(f"{path}: {token!r:.80} is not a token")
     strips = {name: details.get(name) is True for name in ("lstrip", "rstrip", "single_word")}
     return AddedToken(content, normalized=False, **strips)

@@ -21,7 +21,7 @@ _SETTINGS = {
     UNK: ("unk_token",),
     BOS: ("bos_token", "cls_token"),
 }
-"""Which settings of a checkpoint's tokenizer spell each of them; the end goes before the begin."""
+"""Settings of a checkpoint's tokenizer that name each of them; the end goes before the begin."""
 _OF_BERT = {EOS: "[SEP]", PAD: "[PAD]", UNK: "[UNK]", BOS: "[CLS]"}
 """Their spellings where no file names them, as BERT's class of tokenizers does not."""
 
@@ -31,7 +31,7 @@ def respelled(folder: Path, tokens: Collection[str]) -> dict[str, str]:
 
     Args:
         folder: The checkpoint, whose settings name its control tokens.
-        tokens: The vocabulary. What it spells as the server does, it keeps.
+        tokens: The vocabulary. Tokens that it spells like the server stay.
     """
     spelled: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
@@ -61,14 +61,14 @@ def check(tokenizer: tokenizers.Tokenizer, path: Path) -> None:
         if tokenizer.token_to_id(token) is None:
             raise CheckpointError(
                 f"{path}: has no token {token}, and neither special_tokens_map.json nor"
-                " tokenizer_config.json says which one stands for it"
+                " tokenizer_config.json says which one replaces it"
             )
 
 
 def add_tokens(
     tokenizer: tokenizers.Tokenizer, path: Path, added: Vocabulary, special: Sequence[str]
 ) -> None:
-    """Tells a tokenizer which of its tokens no text becomes, and which are always one token.
+    """Marks the tokens of a tokenizer that no text becomes, and those that are always one token.
 
     Raises:
         CheckpointError: A control token is missing.
@@ -84,7 +84,7 @@ def add_tokens(
 
 
 def around(tokenizer: tokenizers.Tokenizer, *, has_front: bool = False) -> processors.PostProcessor:
-    """Returns what appends ``</s>`` to a text, and puts ``<s>`` in front of it if it should."""
+    """Returns the step that appends ``</s>`` to a text, and prepends ``<s>`` if required."""
     front = [BOS] if has_front and tokenizer.token_to_id(BOS) is not None else []
     return processors.TemplateProcessing(
         single=[*front, "$A", EOS],

@@ -48,7 +48,7 @@ def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenize
         rows: Embeddings of a source token; 0 if they are not known.
 
     Raises:
-        CheckpointError: There is no tokenizer, or a file is missing, damaged or not supported.
+        CheckpointError: The tokenizer or a file is missing, damaged or not supported.
     """
     if model_type in _OF_THEIR_OWN:
         return _OF_THEIR_OWN[model_type](folder, rows)
@@ -99,13 +99,13 @@ def pieces_of(folder: Path, model_type: str) -> Path | None:
 
 
 def convert_target(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenizer | None:
-    """Returns the tokenizer of targets as :func:`convert` does; None if it is that of sources."""
+    """Returns the tokenizer of targets as :func:`convert` does; None if sources have the same."""
     convert_side = _TARGETS.get(model_type)
     return convert_side(folder, rows) if convert_side else None
 
 
 _MIN_SHARE = 0.9
-"""Of sentences whose tokens are equal. Divisions of the same score may fall either way."""
+"""Minimum share of sentences with equal tokens. Divisions of equal score may differ."""
 
 
 def check_tokens(
@@ -115,8 +115,8 @@ def check_tokens(
 
     Args:
         path: The SentencePiece model of sources.
-        tokenizer: What was made of it.
-        symbols: Tokens of the checkpoint that are no pieces of the model and that texts may spell.
+        tokenizer: The tokenizer made from it.
+        symbols: Tokens of the checkpoint that are not pieces of the model and that texts may spell.
         texts: Sources.
 
     Raises:

@@ -1,8 +1,8 @@
 """The tokenizers of CTranslate2's folders, with the ids of the folder's vocabularies.
 
-CTranslate2 itself reads tokens, so a folder holds what its makers put there: models of
-SentencePiece, a ``tokenizer.json``, the two files of BART, or nothing, where words stand between
-spaces. OpenNMT reads sources without an end token.
+CTranslate2 itself reads tokens, so the tokenizer in a folder depends on its makers: SentencePiece
+models, a ``tokenizer.json``, the two files of BART, or nothing, if spaces separate the words.
+OpenNMT reads sources without an end token.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of sources, which decodes targets too if both are divided alike.
 
     Raises:
-        CheckpointError: There is none, or it has other ids than the vocabulary.
+        CheckpointError: The tokenizer is missing, or has other ids than the vocabulary.
     """
     checkpoint = _opened(folder)
     made = _side(checkpoint, "source", rows)
@@ -58,7 +58,7 @@ def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
 
 
 def convert_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
-    """Returns the tokenizer of targets; None if it is that of sources."""
+    """Returns the tokenizer of targets; None if sources have the same."""
     checkpoint = _opened(folder)
     source, target = (_pieces(checkpoint, side) for side in _PIECES)
     is_divided_alike = source == target or (
@@ -131,8 +131,8 @@ def _checked(path: Path, made: tokenizers.Tokenizer, tokens: Sequence[str]) -> t
     for token, id_ in made.get_vocab().items():
         if ids.get(token, id_) != id_ or id_ >= len(tokens):
             raise CheckpointError(
-                f"{path}: the token {token!r:.80} has the id {id_}, but {ids.get(token, 'none')} in"
-                f" the vocabulary beside model.bin; {AGAIN}"
+                f"{path}: the token {token!r:.80} has the id {id_}, but {ids.get(token, 'none')}"
+                f" in the vocabulary of model.bin; {AGAIN}"
             )
     return made
 

@@ -34,10 +34,10 @@ def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
 
 
 def convert_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
-    """Returns the tokenizer of targets; None if it is that of sources."""
+    """Returns the tokenizer of targets; None if sources have the same."""
     separate = folder / TARGET_VOCABULARY
     source, target = folder / "source.spm", folder / "target.spm"
-    if separate.exists():  # ids of added tokens are those of sources
+    if separate.exists():  # added tokens have the ids of sources
         return side(target, in_order_of_ids(separate, read_object(separate)), rows)
     if read_pieces(source) == read_pieces(target):
         return None
@@ -82,7 +82,7 @@ def convert_native(folder: Path, rows: int) -> tokenizers.Tokenizer:
 
 
 def convert_native_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
-    """Returns the tokenizer of targets; None if it is that of sources."""
+    """Returns the tokenizer of targets; None if sources have the same."""
     files = _files(folder)
     vocabularies, vocabulary = Vocabularies.read(files), files.target_vocabulary
     source, target = folder / "source.spm", folder / "target.spm"

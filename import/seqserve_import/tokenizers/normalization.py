@@ -11,7 +11,7 @@ SPACE = "▁"
 
 # No text has them: they are not characters.
 _HOLD, _APART = "\ufdd0", "\ufdd1"
-# Of all characters behind these, unassigned and private ones, a table replaces none.
+# No table replaces characters beyond these, which are unassigned or private.
 _REPLACEABLE = (*range(0xD800), *range(0xE000, 0x30000))
 _UNSORTED = [
     "\N{ARABIC SHADDA}",
@@ -71,8 +71,8 @@ def _composing(table: list[normalizers.Normalizer]) -> list[normalizers.Normaliz
     """Returns NFC before a table, for letters and marks written apart, and after it, for those that
     it takes apart, such as halfwidth kana with voicing marks.
 
-    NFC also sorts marks, and SentencePiece does not. What is written in another order, and often,
-    is held in place by a character that NFC sorts nothing across.
+    NFC also sorts combining marks, but SentencePiece does not. A character that NFC does not sort
+    across keeps frequent sequences in another order.
     """
     held = [normalizers.Replace(mark, mark + _HOLD) for mark in _UNSORTED]
     nfc = normalizers.NFC()
@@ -108,7 +108,7 @@ def _class(codes: list[int]) -> str:
 def decoder(*, byte_fallback: bool) -> decoders.Decoder:
     """Returns what joins tokens to a text without spaces at its ends.
 
-    A space within a token is no text: it marks tokens that are never found in a text.
+    A space within a token does not occur in texts: it marks tokens that are never found in a text.
     """
     steps: list[decoders.Decoder] = [decoders.Replace(" ", ""), decoders.Replace(SPACE, " ")]
     if byte_fallback:

@@ -1,7 +1,8 @@
 """Divides text into the pieces of a SentencePiece model, under the ids of a checkpoint.
 
 Sources: Kudo 2018, "Subword Regularization" (unigram); Sennrich et al. 2016, "Neural Machine
-Translation of Rare Words with Subword Units" (BPE). Scores and ties are those of SentencePiece.
+Translation of Rare Words with Subword Units" (BPE). Scores and ties are the same as in
+SentencePiece.
 """
 
 import re
@@ -74,10 +75,10 @@ def segmenter(
 ) -> tokenizers.Tokenizer:
     """Returns the tokenizer of a SentencePiece model, with the ids of a checkpoint.
 
-    Pieces that the checkpoint has no id for come after its embeddings, as special tokens: text is
-    divided into them as SentencePiece does it, and who encodes replaces them with ``<unk>``. Tokens
-    that are no pieces of this model are spelled with a space at the end: no text contains it, since
-    spaces have become ``▁``, and decoding drops it.
+    Pieces without an id in the checkpoint come after its embeddings, as special tokens:
+    SentencePiece's division of a text needs them, and the encoder replaces them with ``<unk>``.
+    Tokens that are not pieces of this model end in a space. No text contains it, because spaces
+    have become ``▁``, and decoding drops it.
 
     Args:
         path: The model file, for messages.
@@ -162,7 +163,7 @@ def _strange(tokens: Sequence[str], scores: Collection[str]) -> set[str]:
 
 
 def _runs(scores: Collection[str]) -> normalizers.Normalizer:
-    """Returns what makes several unknown characters in a row one, which is no token."""
+    """Returns the step that merges unknown characters in a row into one, which is not a token."""
     known = "".join(sorted(f"\\x{{{ord(letter):x}}}" for letter in set().union(*scores)))
     return normalizers.Replace(Regex(f"[^{known}]{{2,}}"), _UNKNOWN)
 

@@ -2,9 +2,9 @@
 
 - T5, mT5 and MADLAD: the places of pieces are their ids, and extra ids follow. ByT5 has no file.
 - Pegasus: pieces follow 103 tokens that only its training used.
-- M2M-100, NLLB and mBART: ids are those of fairseq, whose own four control tokens come first, and
-  languages follow the pieces. Texts are encoded without one: which is wanted, and where it is put,
-  is up to each request.
+- M2M-100, NLLB and mBART: ids are fairseq's: its four control tokens come first, and languages
+  follow the pieces. Texts are encoded without one: which is wanted, and where it is put, is up to
+  each request.
 """
 
 from pathlib import Path
@@ -29,8 +29,8 @@ def convert_t5(path: Path, rows: int, extra_ids: int) -> tokenizers.Tokenizer:
     Args:
         path: The model.
         rows: Embeddings of the checkpoint; 0 if they are not known.
-        extra_ids: Tokens ``<extra_id_0>`` and so on behind the pieces, if the checkpoint does not
-            say how many.
+        extra_ids: Number of tokens ``<extra_id_0>`` and so on after the pieces, if the checkpoint
+            does not say it.
     """
     model = read_pieces(path)
     count = read_size(path.parent, "extra_ids", extra_ids)
@@ -47,7 +47,7 @@ def convert_t5(path: Path, rows: int, extra_ids: int) -> tokenizers.Tokenizer:
 def convert_byt5(folder: Path, rows: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of ByT5, where each byte of UTF-8 is a token.
 
-    Bytes that are no UTF-8 are left out of decoded text.
+    Bytes that are not UTF-8 are left out of decoded text.
     """
     controls = [PAD, EOS, UNK]
     extra = [f"<extra_id_{number}>" for number in range(read_size(folder, "extra_ids", 125))]

@@ -32,7 +32,7 @@ _XML = {
     **{"&#124;": "|", "&#91;": "[", "&#93;": "]", "&amp;": "&"},
 }
 _QUOTE_BEHIND, _QUOTE_BEFORE = ("en",), ("de", "es", "fr")
-"""Languages whose punctuation Moses sets before a quotation mark, or behind it."""
+"""Languages whose punctuation Moses puts before a quotation mark, or after it."""
 _ELISION = ("fr", "it")
 
 _LETTER = r"\p{Alphabetic}\p{M}"
@@ -49,8 +49,8 @@ def convert_bpe(
 
     Args:
         path: The merges.
-        tokens: The vocabulary, in which ``@@`` ends what is no end of a word.
-        rows: Embeddings; pieces that the vocabulary lacks come behind them.
+        tokens: The vocabulary, in which ``@@`` marks pieces that do not end a word.
+        rows: Number of embeddings; pieces that the vocabulary lacks come after them.
         source: The language whose texts are divided.
         target: The language whose tokens are joined.
 
@@ -109,7 +109,7 @@ def _merges(path: Path) -> Iterator[tuple[str, str]]:
         if len(pair) != 2:
             raise CheckpointError(f"{path}: line {number} is not a pair of pieces; {AGAIN}")
         spelled = [piece for part in pair for piece in [_unescaped(part)] if piece is not None]
-        # What joins parts of XML to one character has no counterpart.
+        # The step that joins parts of XML to one character has no counterpart.
         if len(spelled) == 2 and (merge := (spelled[0], spelled[1])) not in seen:
             seen.add(merge)
             yield merge

@@ -36,7 +36,7 @@ class FileDigest:
 
 
 def check_file(path: Path, digest: FileDigest) -> None:
-    """Raises ArtifactError unless a file has this digest and is no link out of its folder."""
+    """Raises ArtifactError if a file has another digest, or is a link out of its folder."""
     check_place(path)
     try:
         actual = digest_of(path)
@@ -102,7 +102,7 @@ def atomic_folder(place: Path) -> Iterator[Path]:
         raise NotWritten(f"{place}: {error.strerror}") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-        # A first version that failed leaves no model without versions behind.
+        # If the first version failed, the empty folder of the model is removed too.
         with contextlib.suppress(OSError):
             place.parent.rmdir()
 
@@ -125,7 +125,7 @@ def files_of(folder: Path, is_shown: Callable[[str], object] = bool) -> Files:
 
 
 def is_folder(path: Path) -> bool:
-    """Tells whether there is a folder that can be read."""
+    """Returns whether a readable folder exists."""
     with _ignoring_unreadable():
         return stat.S_ISDIR(path.stat().st_mode)
     return False

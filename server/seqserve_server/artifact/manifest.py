@@ -43,7 +43,7 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _MAX_NUMBER = (1 << 31) - 1
 """Maximum of version numbers, sizes and lengths."""
 MAX_BYTES = 1 << 20
-"""Of a manifest; that of a large model has some kilobytes."""
+"""Maximum size of a manifest; a large model's has some kilobytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +53,14 @@ class Architecture:
     encoder_layers: int
     decoder_layers: int
     heads: int
-    """Of each attention of the decoder."""
+    """Heads of each attention of the decoder."""
     head_size: int
     vocabulary_size: int
     """Tokens of targets."""
     config: dict[str, Any]
     """Full configuration of the torch model."""
     encoder_heads: int | None = None
-    """Of each attention of the encoder; None for as many as the decoder has."""
+    """Heads of each attention of the encoder; None for as many as in the decoder."""
     source_vocabulary_size: int | None = None
     """Tokens of sources if they have a separate vocabulary; None for a joint one."""
     cell_width: int | None = None

@@ -63,9 +63,9 @@ class Pairs:
     def legs(self, source: str, target: str, section: str = "options.") -> Legs:
         """Finds the models for the languages of a request, one of which may be empty.
 
-        If one is empty, the default model serves the request if it knows the other one, or else the
-        only model that does. There are none where no model declares a language, so that any may
-        serve the request. Errors have ``section`` before the names of the fields.
+        If one code is empty, the default model serves the request if it knows the other language,
+        or else the only model that does. If no model declares languages, the result is empty, and
+        any model may serve the request. Errors have ``section`` before the names of the fields.
         """
         if not self._translators:
             return ()
@@ -191,7 +191,7 @@ class Pairs:
         # To count all of them takes long.
         first = list(islice(pairs, MAX_LISTED + 1))
         more = " and more" if len(first) > MAX_LISTED else ""
-        return f"there are {', '.join(first[:MAX_LISTED])}{more}"
+        return f"available: {', '.join(first[:MAX_LISTED])}{more}"
 
 
 def _leg(translator: Translator, source: str, target: str) -> Leg | None:

@@ -1,4 +1,4 @@
-"""What a manifest records of how a model was made, rounded and proved."""
+"""Records in a manifest: how a model was made, rounded and proved."""
 
 from dataclasses import dataclass
 
@@ -23,12 +23,12 @@ class Verification:
     chrf_torch: float | None
     chrf_artifact: float | None
     bleu_signature: str
-    """Of the BLEU above; empty where there is none."""
+    """Signature of the BLEU above; empty without BLEU."""
     chrf_signature: str
     torch: str
     onnxruntime: str
     mean_logprob_difference: float | None = None
-    """Of the same tokens; None in artifacts of older releases."""
+    """Difference for the same tokens; None in artifacts of older releases."""
     logprob_sensitivity: float | None = None
     """Mean by which a change of last bits moves torch's own; measured only where it matters."""
 
@@ -53,14 +53,14 @@ class ShortlistVerification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortlistRecord:
-    """What ``shortlist.bin`` holds, and what it costs."""
+    """Contents of ``shortlist.bin``, and their cost."""
 
     frequent: int
     """Tokens that every request may choose."""
     best: int
     """The most translations that a source token has."""
     origin: str
-    """What it was made of."""
+    """The data it was made of."""
     verification: ShortlistVerification | None
     """None only while it is being proved, and for tests and benchmarks."""
 
@@ -90,7 +90,7 @@ class Quantization:
     """How an int8 model rounds."""
 
     scales: str
-    """Of the inputs of projections: ``static``, from calibration, or ``row``, at run time."""
+    """Scales of projection inputs: ``static``, from calibration, or ``row``, at run time."""
     caches: str
     """Type of the K/V caches: ``float`` or ``int8``."""
     reason: str = ""

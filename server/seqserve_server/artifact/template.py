@@ -11,8 +11,8 @@ class Template:
     """Tokens that the model reads around a text, and the languages that it knows.
 
     Elements of the three lists, and the start, are tokens as spelled in the vocabulary.
-    ``{source}`` and ``{target}`` stand for the token of the source and of the target language. A
-    model serves every pair of a source and a target language that differ.
+    ``{source}`` and ``{target}`` mean the tokens of the source and the target language. A model
+    serves every pair of a source and a target language that differ.
     """
 
     source_prefix: list[str] = field(default_factory=list)
@@ -22,7 +22,7 @@ class Template:
     target_prefix: list[str] = field(default_factory=list)
     """Tokens that every target begins with."""
     target_start: str = ""
-    """Token that the decoder reads first if its language is named, in place of the begin token."""
+    """Token that the decoder reads first instead of the begin token, if its language is named."""
     text_prefix: str = ""
     """Text before a source whose languages are named; it contains ``{source}`` and ``{target}``."""
     source_languages: dict[str, str] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""What both processes share: requests, events, messages, bounds. Never loads numpy."""
+"""The contract of both processes: requests, events, messages, bounds. Never loads numpy."""

@@ -31,7 +31,7 @@ def check_recommended(generation: Mapping[str, Any]) -> None:
 
 
 def check_bounds(options: generation_pb2.GenerationOptions) -> None:
-    """Checks every option by itself: it must be known, and its number or length in its bounds."""
+    """Checks every option: it must be known, and its number or length within its bounds."""
     for message in (options, *options.suppress_sequences, *options.terms):
         _refuse_unknown(message)
     for field, value in options.ListFields():

@@ -40,7 +40,7 @@ class InvalidRequest(ServiceError):
     field: str
     """Name of the field in the proto."""
     reason: str
-    """What is wrong with it, or would be right."""
+    """The fault, or the valid values."""
     template = "{field}: {reason}"
 
 

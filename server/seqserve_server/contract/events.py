@@ -89,8 +89,8 @@ class Hypothesis(NamedTuple):
     token_ids: list[int]
     """Generated token ids, without the end token."""
     score: float | None
-    """Sum of log-probabilities, with a generated end token and without a prefix;
-    None unless asked for."""
+    """Sum of log-probabilities, with a generated end token, without a prefix; None unless
+    requested."""
     stop_reason: StopReason
     normalized_score: float | None = None
     """The score divided by a power of the length; hypotheses are ranked by it."""
@@ -98,11 +98,11 @@ class Hypothesis(NamedTuple):
     """Log-probability of each token and of the end token, NaN within a prefix; empty unless asked
     for."""
     top_tokens: Sequence[TopTokens] = ()
-    """Top-k tokens of each step; empty unless asked for."""
+    """Top-k tokens of each step; empty unless requested."""
     text_length: int | None = None
     """Characters before a stop sequence; None if the text has none."""
     attention: bytes = b""
-    """Attention of each token to the source, float32 ``[T, S]``; empty unless asked for."""
+    """Attention of each token to the source, float32 ``[T, S]``; empty unless requested."""
     unmet_terms: Sequence[int] = ()
     """Indexes of the terms that the hypothesis does not contain."""
 

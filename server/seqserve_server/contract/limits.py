@@ -1,4 +1,4 @@
-"""What a server starts with: its provider, and bounds of requests, of the queue and of memory."""
+"""Settings of a server: its provider, and bounds of requests, of the queue and of memory."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ def worker_shares(workers: int, engines: int) -> list[int]:
 
 
 RAISE_THREADS = "raise it: `ulimit -u`, TasksMax= in systemd, --pids-limit of a container"
-"""What to do where the system's limit on threads is too low."""
+"""Advice if the system's limit on threads is too low."""

@@ -32,7 +32,7 @@ class Setup(NamedTuple):
     threads: int
     limits: EngineLimits
     gpu: int = 0
-    """Which of the GPUs that the server can see it runs on, where its provider takes one."""
+    """Index of its GPU among those that the server can see, if its provider needs one."""
     packs: bool = True
     """Whether to run on packed copies of the weights: faster, and twice the memory."""
 

@@ -96,7 +96,7 @@ class DecodingOptions:
         return max(self.beam_size, self.num_hypotheses)
 
     def is_within_shared_prefix(self, length: int) -> bool:
-        """Tells whether all alternatives are equal at this length: the prefix, or less."""
+        """Returns whether all alternatives are equal at this length: the prefix, or less."""
         return self.return_alternatives and length <= len(self.prefix)
 
     @cached_property
@@ -125,7 +125,7 @@ class DecodingOptions:
         return bool(self.changes_probabilities or sorts_many)
 
     def is_branching_token(self, length: int) -> bool:
-        """Tells whether the last token at this length is the one in which alternatives differ."""
+        """Returns whether the last token at this length is the one in which alternatives differ."""
         return self.return_alternatives and length == len(self.prefix) + 1
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a caller asks of an engine: built once in the front, sent as it is, never changed.
+"""A request to an engine: built once in the front, sent as it is, never changed.
 
 Fields that end in ``_s`` are moments of the monotonic clock, in seconds.
 """
@@ -15,7 +15,7 @@ from seqserve_server.contract.options import DecodingOptions
 
 
 class Priority(Enum):
-    """Which requests go first, with the values of the API."""
+    """Priorities of requests, with the values of the API."""
 
     NORMAL = "normal"
     LOW = "low"
@@ -39,7 +39,7 @@ class RequestSpec:
     """Id of the gRPC call, for the log."""
     priority: Priority = Priority.NORMAL
     start_token: int | None = None
-    """The token id that the decoder reads first; None for that of the model."""
+    """The token id that the decoder reads first; None for the model's."""
 
     @property
     def rows(self) -> int:
@@ -116,7 +116,7 @@ class GenerateSpec(RequestSpec):
         return self.streamed and self.options.rows == 1
 
     def lacks_attention(self, timeline: Timeline) -> bool:
-        """Tells whether an answer with this timeline needs a second request for its attention.
+        """Returns whether an answer with this timeline needs a second request for its attention.
 
         A request that never started has attended to nothing.
         """

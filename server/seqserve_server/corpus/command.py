@@ -1,4 +1,4 @@
-"""``seqserve corpus``: generates from every text of a corpus, on engines of its own."""
+"""``seqserve corpus``: generates from every text of a corpus, without a server."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from seqserve_server.corpus.engine import EngineSettings, Pool
 
 _EPILOG = """\
-It starts engines of its own and needs no server. The suffix of CORPUS tells its format:
-  text      each line is a text; its answer is the line of OUT of the same number
+It starts its own engines and needs no server. The suffix of CORPUS determines the format:
+  text      each line is a text; its answer is the line of OUT with the same number
   jsonl     .jsonl, .ndjson: the field --field of each object is a text; OUT has the same objects,
             each with its answer in the field --into
   parquet   .parquet: a column --field of texts; OUT has one more column. It needs pyarrow
 
-While it runs, answers are kept in a hidden file beside OUT. After a break of any kind, kill -9 too,
-the same command goes on behind the last answer. OUT is there when it is complete, and has each text
-exactly once, in the order of CORPUS. If texts of CORPUS have changed meanwhile, all from the first
-such one on are answered again.
+While it runs, a hidden file in the folder of OUT keeps the answers. After any break, kill -9
+included, the same command goes on after the last answer. OUT appears when it is complete, with each
+text exactly once, in the order of CORPUS. If texts of CORPUS have changed, the command answers all
+texts from the first changed one again.
 
-A text that fails has an empty line in OUT, or null; OUT.failed lists the numbers of such lines,
-each with the reason, and the exit status is 1. A wrong option ends the run.
+If a text fails, OUT has an empty line or null for it; OUT.failed lists the numbers of these lines
+with the reasons, and the exit status is 1. A wrong option ends the run.
 
-One process for each core runs a small model, one process with all cores a large one; --processes
-and --workers choose. --return-scores adds the score of each answer in a field of its own.
+A small model gets one process for each core, a large one a single process with all cores;
+--processes and --workers change this. --return-scores adds a field with the score of each answer.
 
 Options of `seqserve generate` for search, sampling, lengths and constraints apply too, such as
 --length-penalty and --suppress-tokens; `seqserve generate --help` explains them.
@@ -81,10 +81,10 @@ class CorpusOptions(DecodingOptions):
         " default the one that the repository names as its default, or its only one.",
     )
     model_repository: Path | None = option(
-        None, help="Folder of models, as of `seqserve serve`; also what it is if not given."
+        None, help="Folder of models, with the same default as `seqserve serve`."
     )
     glossaries: Path | None = option(
-        None, help="Folder of glossaries, which --glossary may name; as of `seqserve serve`."
+        None, help="Folder of glossaries for --glossary, as in `seqserve serve`."
     )
     workers: int | None = option(
         None,
@@ -95,8 +95,9 @@ class CorpusOptions(DecodingOptions):
     )
     processes: int | None = option(
         None,
-        help="Processes, each with an engine of its own and a copy of the model; if not given, one"
-        " for each worker of a small model, or else one; with --ray, as many as it has CPUs for.",
+        help="Number of processes, each with an engine and a copy of the model. If not given, one"
+        " for each worker of a small model, or one for a larger model; with --ray, as many as the"
+        " cluster has CPUs for.",
         minimum=1,
         group="engine",
     )
@@ -213,7 +214,7 @@ def main(argv: list[str]) -> int:
         CorpusOptions,
         argv,
         prog="seqserve corpus",
-        description="Generates from every text of a corpus, on engines of its own.",
+        description="Generates from every text of a corpus, without a server.",
         epilog=_EPILOG,
         hidden={*options_outside("languages", "beam search"), "priority"},
     )

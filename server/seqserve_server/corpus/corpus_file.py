@@ -10,18 +10,18 @@ from seqserve.v1.generation_pb2 import GenerateResponse
 
 
 class Answer(NamedTuple):
-    """What was generated from a text, or why nothing was."""
+    """The answer to a text, or the reason why it failed."""
 
     text: str | None
     """None for a text that has no answer: one that is not there, or that failed."""
     score: float | None = None
-    """The normalized score; None if scores were not asked for."""
+    """The normalized score; None if scores were not requested."""
     fault: str = ""
     """Why the text failed; empty if it did not."""
 
 
 NOTHING = Answer(None)
-"""Of a place in the corpus that has no text."""
+"""The answer to a place without a text."""
 
 
 def failed(fault: str) -> Answer:
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     """One place of a corpus that gets an answer: a line, an object, a row."""
 
     text: str = ""
-    """What to generate from; blank for nothing."""
+    """The text to generate from; blank for nothing."""
     fault: str = ""
     """Why it cannot be answered; empty if it can."""
 
@@ -53,7 +53,7 @@ class CorpusFile(Protocol):
     """A file that can be read more than once, always with the same content."""
 
     unit: str
-    """What a place is called, in the plural."""
+    """The word for places, in the plural."""
 
     def count(self) -> int:
         """Counts the places."""
@@ -62,4 +62,4 @@ class CorpusFile(Protocol):
         """Yields the places, in order."""
 
     def write(self, out: Path, answers: Iterable[Answer]) -> None:
-        """Writes the whole corpus with its answers, of which there is one for each place."""
+        """Writes the whole corpus with its answers, one for each place."""

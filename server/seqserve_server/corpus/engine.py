@@ -18,7 +18,7 @@ Answered: TypeAlias = list[Answer] | SeqserveError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What an engine is made of; sent to its process."""
+    """Settings of an engine, sent to its process."""
 
     model: str
     """Folder of the version."""

@@ -53,7 +53,7 @@ class LinesFile(ABC):
 
 
 class TextFile(LinesFile):
-    """Plain text: the answer of a line takes its place; an empty line that of a line without."""
+    """Plain text: the answer replaces its line; a line without an answer becomes empty."""
 
     def _place(self, line: str) -> Place:
         text = line.rstrip("\r\n")

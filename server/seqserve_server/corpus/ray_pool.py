@@ -66,10 +66,10 @@ class RayPool:
                 one that ends with this process.
             settings: Of each engine; each worker takes a CPU of the cluster.
             engines: How many engines; None for as many as the cluster has CPUs for.
-            report: Tells that the run waits for the cluster.
+            report: Reports that the run waits for the cluster.
 
-        Raises ModuleNotFoundError without Ray, and OptionError if there is no such cluster or it
-        has too few CPUs.
+        Raises ModuleNotFoundError without Ray, and OptionError if the cluster does not exist or has
+        too few CPUs.
         """
         # Ray reads it when it is imported: it is to report nothing to its makers.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -77,7 +77,7 @@ class CorpusRun:
 def failures_of(out: Path) -> Path:
     """Returns the file that lists what failed; OptionError if another file has its name."""
     place = out.with_name(f"{out.name}.failed")
-    reason = "is no list of texts that failed, which belongs there; move it away"
+    reason = "is not the list of failed texts that belongs there; move it away"
     try:
         with place.open("rb") as lines:
             if all(re.match(rb"[1-9][0-9]*\t", line) for line in lines):

@@ -1,6 +1,6 @@
 """Runs one engine in a separate process and serves it over a socket to the front.
 
-A process of its own, because the engine's steps and the front's event loop would share one
+A separate process, because the engine's steps and the front's event loop would otherwise share one
 interpreter lock: a step would wait for protobuf, and protobuf for a step. When the process ends,
 the operating system takes back its memory.
 """

@@ -34,7 +34,7 @@ class SlotCache:
         self.tokens = np.zeros((slots, 1), np.int64)
         """Newest token of each row: what the next step reads, ``[B, 1]``."""
         self.log_probabilities = np.zeros(slots, np.float32)
-        """Of these tokens, ``[B]``, where the last step computed them."""
+        """Log-probabilities of these tokens, ``[B]``, if the last step computed them."""
         self.lengths = np.zeros(slots, np.int32)
         """Tokens that each row has read, and so has generated, ``[B]``."""
         self.source_lengths = np.zeros(slots, np.int32)
@@ -153,7 +153,7 @@ class SlotCache:
         self._rows_measured = 0
 
     def append(self, row: int, token: int) -> int:
-        """Gives a row the next token without a step; returns its length."""
+        """Appends the next token to a row without a step; returns its length."""
         self.tokens[row] = token
         self.lengths[row] += 1
         self._rows_measured = 0
@@ -274,7 +274,7 @@ class SlotCache:
         )
 
     def assert_idle(self) -> None:
-        """Checks that no row has left a mask or a request behind; for tests of leaks."""
+        """Checks that no mask or request of a former row is left; for tests of leaks."""
         assert not self._masks.by_row
         assert (self.top_k, self.num_logits, len(self._candidate_step.candidates)) == (0, 0, 0)
 

@@ -2,7 +2,7 @@
 
 Each set of candidates has its own groups. Only the rows of its request are multiplied with them, so
 no row pays for the candidates of others. A set keeps its groups while rows
-that have it run, so only those of a joining request are written.
+that have it run, so only the groups of a joining request are written.
 """
 
 import math
@@ -19,21 +19,21 @@ from seqserve_server.engine.step import MASKED_LOGIT
 # more than all of it, which is packed.
 _MAX_SHARE, _SHARE_OF_OTHERS = 1 / 4, 1 / 16
 _MAX_BYTES = 128 << 20
-"""Of the weights of all candidates."""
+"""Maximum size of the weights of all candidates."""
 
 
 class Table(NamedTuple):
     """Weights of every token; a step gets the weights of candidates."""
 
     input: str
-    """Of the step's graph, and the output of the one that gathers them."""
+    """Input of the step's graph, and output of the graph that gathers the weights."""
     shape: tuple[int, int]
-    """Of a group: ``[64, N]``, or ``[N, 64]`` where it is turned."""
+    """Shape of a group: ``[64, N]``, or ``[N, 64]`` if it is transposed."""
     dtype: np.dtype[Any]
 
     @property
     def bytes(self) -> int:
-        """Of all weights of a group."""
+        """Size of all weights of a group."""
         return self.dtype.itemsize * math.prod(self.shape)
 
 
@@ -84,9 +84,9 @@ class CandidateBlock:
         self._placed: dict[int, _Placed] = {}
 
     def place(self, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]) -> bool:
-        """Gives each set ``[N]`` its own groups, in which it is multiplied with its rows.
+        """Assigns each set ``[N]`` groups, in which it is multiplied with its rows.
 
-        Returns False, and changes nothing, if there is no room.
+        Returns False, and changes nothing, without enough room.
         """
         counts = [-(-len(tokens) // self._size) for tokens in sets]
         if sum(counts) > len(self._tokens):
@@ -154,7 +154,7 @@ class CandidateStep:
         capacity = _capacity(vocabulary_size, slots, sum(table.bytes for table in tables) // size)
         self._block = CandidateBlock(capacity, slots, tables, weights_of, allowed_shape)
         self.inputs = self._block.inputs
-        """What a step reads of all candidates, by the names of the graph's inputs."""
+        """Inputs of a step from all candidates, by the names of the graph's inputs."""
         groups, _ = self.inputs["allowed_tokens"].shape
         self.logits = np.zeros((slots * groups + 1, size), np.float32)
         """Their logits for the rows that have them: what a step writes, all but the last."""
@@ -170,7 +170,7 @@ class CandidateStep:
 
     @property
     def needs_all_logits(self) -> bool:
-        """Whether the next step must compute the logits of all tokens in place of candidates'."""
+        """Whether the next step must compute the logits of all tokens, not only candidates."""
         return self._layout is not None and not self.groups
 
     @property
@@ -192,7 +192,7 @@ class CandidateStep:
         return True
 
     def _are_few(self, sets: Sequence[Array]) -> bool:
-        """Tells whether to compute their logits alone takes less time than to compute all."""
+        """Returns whether computing only their logits takes less time than computing all."""
         share = _MAX_SHARE + max(len(sets) - 1, 0) * _SHARE_OF_OTHERS
         return sum(map(len, sets)) <= share * self._vocabulary_size
 
@@ -221,10 +221,10 @@ class CandidateStep:
         self._masked = None
 
     def choose(self, all_logits: Array, suppressed: Mapping[int, Sequence[int]]) -> Choice | None:
-        """Chooses for the rows that have candidates, after a step; None where there are none.
+        """Chooses for the rows that have candidates, after a step; None without such rows.
 
-        ``all_logits`` are those of every row, one after the other, then minus infinity. The
-        suppressed tokens of each row rise.
+        ``all_logits`` has the logits of every row, one after the other, then minus infinity. The
+        suppressed tokens of each row are in ascending order.
         """
         layout = self._layout
         if layout is None:

@@ -45,7 +45,7 @@ class Layout(NamedTuple):
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
         """Finds the places of tokens among all lines, one after the other, ``[M]``.
 
-        A token that is no candidate of its row has none.
+        Tokens that are not candidates of their row are left out.
         """
         keys = [
             (line << 32) + token
@@ -90,7 +90,7 @@ class Candidates:
             self._layout = None
 
     def layout(self) -> Layout | None:
-        """Lays out the candidates of all rows; None where there is no row.
+        """Lays out the candidates of all rows; None without rows.
 
         The result is the same object until a row's candidates change.
         """
@@ -111,10 +111,10 @@ _LAST = np.iinfo(np.int64).max
 
 
 class Choice:
-    """What R rows choose in one step."""
+    """The choices of R rows in one step."""
 
     def __init__(self, layout: Layout, logits: Array) -> None:
-        """Finds the best of the logits ``[R, N]``, minus infinity where there is no candidate."""
+        """Finds the best of the logits ``[R, N]``, minus infinity beyond the candidates."""
         self.rows = layout.rows
         self._layout, self._logits = layout, logits
         best = logits.argmax(axis=1)

@@ -1,4 +1,4 @@
-"""What the decoder's layers keep of each row: keys and values, or states of recurrent layers.
+"""The decoder state of each row: keys and values, or states of recurrent layers.
 
 Each class holds one buffer for all layers, and the parts of it by the names that the decoder graph
 gives its inputs. The first axis of a part is the row; a row is copied and cleared no further than
@@ -87,7 +87,7 @@ class CellState:
 
 
 TargetState: TypeAlias = SelfAttentionCache | CellState
-"""What a row has read of its target."""
+"""The state of a row after the target tokens that it has read."""
 
 
 class CrossAttentionCache:
@@ -109,7 +109,7 @@ class CrossAttentionCache:
         last = np.dtype("f4") if dtype == np.int8 else dtype
         size = (2 * shape.decoder_layers, slots, 1, shape.heads * shape.head_size)
         self.last_layers = allocate(size, last)
-        """Of the last tokens, ``[2L, B, 1, A]``."""
+        """Keys and values of the last tokens, ``[2L, B, 1, A]``."""
         self.last = dict(zip(_names(shape, "last"), self.last_layers, strict=True))
         """Read by each step: ``[B, 1, A]``."""
 
@@ -152,7 +152,7 @@ def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 class StateTypes(NamedTuple):
-    """What allocates each part of the state: in the memory of the host, or elsewhere."""
+    """Allocators of each part of the state, in the memory of the host or elsewhere."""
 
     target: Callable[[Architecture, int, int, np.dtype[Any], Allocate], SelfAttentionCache]
     cross: Callable[[Architecture, int, int, np.dtype[Any], Allocate], CrossAttentionCache]

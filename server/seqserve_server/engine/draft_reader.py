@@ -18,8 +18,8 @@ READ = "read_"
 class DraftReader:
     """Reads drafts for any number of threads.
 
-    The graph has packed weights of its own, which most models never need. It takes as long to open
-    as many steps, so a thread does that, and drafts that come before are not read.
+    The graph has its own packed weights, which most models never need. Opening it takes as long as
+    many steps, so a thread does it; drafts that arrive earlier are not read.
     """
 
     def __init__(self, open_graph: Callable[[], ort.InferenceSession]) -> None:
@@ -30,7 +30,7 @@ class DraftReader:
     def read(self, inputs: dict[str, Array]) -> list[Array] | None:
         """Reads R tokens that follow each other in one target.
 
-        The inputs are those of a step of R rows, but ``self_`` caches have the entries read before,
+        It has the inputs of a step of R rows, but ``self_`` caches have the entries read before,
         ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row.
 
         Returns:

@@ -34,7 +34,7 @@ class SourceEncoder:
         self._steps_waited = 0
 
     def waits_for_company(self, busy: int) -> bool:
-        """Tells whether new sources should wait for the next step, to be encoded with others.
+        """Returns whether new sources should wait for the next step, to be encoded with others.
 
         The more of the worker's rows are ``busy``, the longer they may wait, and the sooner others
         come.

@@ -78,7 +78,7 @@ class Engine:
         ]
         # The last one is the scorer's.
         self._heartbeats = [0] * (limits.workers + 1)
-        # What each thread does before its first step; None is the last of it.
+        # Work of each thread before its first step; None marks the end.
         self._tasks: list[SimpleQueue[Callable[[], None] | None]] = [
             SimpleQueue() for _ in range(limits.workers)
         ]
@@ -138,7 +138,7 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Queues a request; its events go to ``deliver``.
 
-        Raises QueueFull if it may not wait, NoScorer if the model cannot do what is asked for, and
+        Raises QueueFull if it may not wait, NoScorer if the model lacks the graph for it, and
         Draining once the engine was stopped.
         """
         queue = self._queue_of(request)
@@ -169,7 +169,7 @@ class Engine:
     def stop(self) -> None:
         """Ends the workers and the scorer; waiting and running requests fail.
 
-        A thread that hangs is left behind after a timeout, and its requests get no event.
+        After a timeout a hanging thread is abandoned, and its requests get no event.
         """
         waiting = self._scheduler.stop()
         self._begin_steps()
@@ -190,7 +190,7 @@ class Engine:
             if thread.is_alive():
                 thread.join(max(0.0, end_s - time.monotonic()))
             if thread.is_alive():
-                _log.error("the thread %s hangs and is left behind", thread.name)
+                _log.error("the thread %s hangs and is abandoned", thread.name)
 
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""

@@ -122,7 +122,7 @@ def check_references(path: Path, files: Collection[str]) -> None:
 
 
 def _locations(message: Message) -> Iterator[str]:
-    """Yields the file names in a message, in whatever part of it."""
+    """Yields the file names in a message, at any depth."""
     if isinstance(message, ENTRY):
         if message.key == "location":
             yield message.value
@@ -188,7 +188,7 @@ def reads(node: Any) -> set[str]:
 
 
 def rename(nodes: Iterable[Any], before: str, after: str) -> None:
-    """Gives a value another name where nodes compute or read it, their branches too."""
+    """Renames a value in nodes and their branches, wherever it is computed or read."""
     for node in nodes:
         for names in (node.inputs, node.outputs):
             for index, name in enumerate(names):

@@ -25,7 +25,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 
 
 def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
-    """Decodes the sentence of the manifest, where there is one, in an engine of a single row.
+    """Decodes the manifest's sentence, if it has one, in an engine with a single row.
 
     A row decodes in a batch as it does alone, so one row represents all. Raises
     ArtifactError if the target differs from the manifest's.
@@ -44,8 +44,8 @@ def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
     if target != manifest.self_test.target:
         raise ArtifactError(
             f"{manifest.label}: self_test: {manifest.self_test.source!r} gave {target!r}, the"
-            f" manifest says {manifest.self_test.target!r}; this machine computes otherwise than"
-            " the one it was exported on: export the model again, here"
+            f" manifest says {manifest.self_test.target!r}; this machine computes differently"
+            " from the one of the export: export the model again, here"
         )
 
 
@@ -93,7 +93,7 @@ class LoadingLog:
 
 _log = logging.getLogger(__name__)
 _NO_THREAD = "can't start new thread"
-"""What Python says then, in a RuntimeError."""
+"""Python's message in that RuntimeError."""
 
 
 def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
@@ -118,7 +118,7 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
             raise ArtifactError(
                 f"{label}: the limit on threads leaves none for it; {RAISE_THREADS}"
             ) from None
-        # What a broken artifact makes a library raise must not keep sound ones from service.
+        # An exception of a library about a broken artifact must not affect sound ones.
         _log.exception("model %s", label)
         raise ArtifactError(
             f"{setup.folder}: cannot be run: {type(error).__name__}: {error}"

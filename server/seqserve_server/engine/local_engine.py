@@ -83,7 +83,7 @@ def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
     failed.
     """
     # Sources of similar length are encoded together, and the longest ones do not come last, when
-    # they would run with few beside them.
+    # they would run in a small batch.
     order = sorted(range(len(specs)), key=lambda index: -len(specs[index].source))
     pending = {index: PendingAnswer(specs[index]) for index in order}
     for request in pending.values():

@@ -50,7 +50,7 @@ def starts_of(sources: Sequence[Sequence[int]]) -> list[int]:
 def pack(sources: Sequence[Sequence[int]], longest: int = 0) -> dict[str, Array]:
     """Packs sources, none of them empty, into the inputs of the encoder graph.
 
-    S, the length of the padded batch, is ``longest``, or that of the longest source.
+    S, the length of the padded batch, is ``longest``, or the length of the longest source.
 
     Returns:
         ``source`` and ``positions`` int64 ``[T]``; ``source_lengths`` int32 ``[B]``; ``pad_index``

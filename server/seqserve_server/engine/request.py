@@ -35,7 +35,7 @@ class Request:
     request_id: int = 0
     """Names the request between the two processes."""
     origin: Any = None
-    """Who sent it, and gets its events."""
+    """The connection that sent it and gets its events."""
     state: RequestState = RequestState.NEW
     is_late: bool = False
     """Whether the call was cancelled because its deadline had come."""
@@ -68,11 +68,11 @@ class Request:
 
     @property
     def answer(self) -> Finished | None:
-        """The finished hypotheses whose attention is asked for; None in every other request."""
+        """The finished hypotheses whose attention is requested; None in every other request."""
         return self.spec.answer if isinstance(self.spec, GenerateSpec) else None
 
     def count_tokens(self, answer: Finished) -> None:
-        """Keeps the number of tokens of the hypotheses that the caller asked for."""
+        """Stores the number of tokens of the requested hypotheses."""
         hypotheses = answer.hypotheses[: self.options.num_hypotheses]
         self.tokens_done = sum(len(each.token_ids) for each in hypotheses)
 

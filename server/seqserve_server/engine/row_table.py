@@ -1,4 +1,4 @@
-"""Which request has each row, and which of them are late.
+"""The request of each row, and the late ones.
 
 Rows of requests that have left are holes until the next step.
 """
@@ -15,7 +15,7 @@ class RowTable:
     def __init__(self) -> None:
         self.requests: list[Request | None] = []
         """The request of each row, None where it has left."""
-        # The lowest last; a step runs only when there are none.
+        # The lowest last; a step runs only when the list is empty.
         self._holes: list[int] = []
         # No row is late before these times. They stay when a row leaves, so that late rows may be
         # looked for in vain, but none is missed.
@@ -39,7 +39,7 @@ class RowTable:
         return [row for row, request in enumerate(self.requests) if request in requests]
 
     def take(self, request: Request) -> list[int]:
-        """Gives a request its rows: holes, or rows after the last one."""
+        """Assigns rows to a request: holes, or rows after the last one."""
         spec = request.spec
         if spec.deadline_s is not None:
             self._next_deadline_s = min(self._next_deadline_s, spec.deadline_s)

@@ -77,7 +77,7 @@ class Runtime:
         *,
         packs: bool = True,
     ) -> None:
-        """Opens the graphs of an artifact; ``packs`` is that of :func:`open_session`.
+        """Opens the graphs of an artifact; ``packs`` is explained in :func:`open_session`.
 
         Raises ProviderError if the provider is not available here, and ArtifactError if ONNX
         Runtime is too old or refuses a graph, or if a graph is too old.
@@ -100,14 +100,14 @@ class Runtime:
             for entry in self._decoder.get_inputs()
             if entry.name.startswith(KEPT)
         ]
-        """What steps are given of each candidate; empty where they gather it themselves."""
+        """Inputs of steps for each candidate; empty if steps gather them themselves."""
         self._candidates = self._open(CANDIDATES) if self.candidate_tables else None
         size = manifest.architecture.vocabulary_size
         has_shortlist = shortlist.FILE in manifest.files
         self.shortlist = Shortlist.read(folder / shortlist.FILE, size) if has_shortlist else None
         """The tokens that translate each source token; None where a model has no such list."""
         # A large model opens it when it is first needed: it takes a quarter of the memory of all
-        # graphs, and most models are never asked for scores.
+        # graphs, and most models never score.
         opens_scorer = self.can_score and is_small(folder)
         self._scorer = self._open(SCORER) if opens_scorer else None
         self._scorer_lock = threading.Lock()
@@ -206,7 +206,7 @@ class Runtime:
                 (no layers where the decoder is recurrent), ``cross_attention`` ``[L, B, H, T, S]``.
 
         Raises:
-            NoScorer: There is no scorer graph.
+            NoScorer: The artifact has no scorer graph.
             ArtifactError: The graph was not open, and its files have changed since they were
                 checked.
         """
@@ -214,7 +214,7 @@ class Runtime:
         return self._opened_scorer().run(outputs, inputs)  # type: ignore[no-any-return]
 
     def free_scratch(self) -> None:
-        """Gives back the memory that ONNX Runtime keeps from runs of the scorer graph.
+        """Releases the memory that ONNX Runtime keeps from runs of the scorer graph.
 
         It does so at the end of a run, so the smallest one follows.
         Source: memory.enable_memory_arena_shrinkage in onnxruntime_run_options_config_keys.h.

@@ -34,14 +34,13 @@ def open_session(
     Args:
         folder: Folder of the artifact.
         name: File of the graph.
-        manifest: Of the artifact.
-        provider: What runs the graph.
-        threads: Threads within a run.
+        manifest: The artifact's manifest. provider: The execution provider. threads: Threads within
+        a run.
         packs: Whether to copy the weights into the layout of the kernels. If not, runs are slower,
-            on the mapped file, which takes no memory of its own.
-        graph: Runs in the place of the file, from which it was made.
-        provider_options: Name and options of the execution provider, where it has some.
-        share: Gives the session's options weights that it need not load.
+            on the mapped file, which takes no extra memory.
+        graph: A graph derived from the file, to run instead.
+        provider_options: Name and options of the execution provider, if it has some. share: Adds
+        weights that the session need not load to its options.
 
     Raises:
         ProviderError: The provider fails, or ONNX Runtime takes another one.
@@ -49,7 +48,7 @@ def open_session(
     """
     path = folder / name
     if name not in manifest.files:
-        # What the manifest does not name was not checked either.
+        # Files that the manifest does not name were not checked either.
         raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
     options = _options(name, threads, packs=packs)
     if graph is not None:

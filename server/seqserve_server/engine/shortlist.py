@@ -1,7 +1,7 @@
 """A lexical shortlist: for each source token the target tokens that may translate it.
 
 A request may choose only among the most frequent target tokens and the translations of its source
-tokens, so a step projects onto some hundred tokens in place of tens of thousands.
+tokens, so a step projects onto some hundred tokens instead of tens of thousands.
 
 Sources: Jean et al. 2015, "On Using Very Large Target Vocabulary for Neural Machine Translation",
 section 3.3; Junczys-Dowmunt et al. 2018, "Marian: Cost-effective High-Quality Neural Machine
@@ -58,7 +58,7 @@ class Shortlist:
     def candidates(self, source: Sequence[int], needed: Iterable[int], size: int) -> Array:
         """Lists the tokens that a request may choose, rising, int64 ``[N]``.
 
-        They include those needed; ``size`` is that of the vocabulary.
+        They include the needed tokens; ``size`` is the size of the vocabulary.
         """
         is_listed = np.zeros(size, np.bool_)
         is_listed[self.frequent] = True

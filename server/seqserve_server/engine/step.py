@@ -12,7 +12,7 @@ MASKED_LOGIT = np.float32(-1e30)
 
 
 KEPT = "kept_"
-"""Before the number of a table: the input that a step is given of it."""
+"""Prefix of the step's input for a table; its number follows."""
 
 
 class StepSizes(NamedTuple):
@@ -20,7 +20,7 @@ class StepSizes(NamedTuple):
     does not pay for it."""
 
     biases: int = 0
-    """Tokens of each row whose logits are biased, in any step: no option of it."""
+    """Tokens of each row whose logits are biased, in any step; not an option of the step."""
     top_k: int = 0
     """Top tokens to list of each row."""
     logits: int = 0
@@ -30,8 +30,9 @@ class StepSizes(NamedTuple):
     allowed_rows: int = 1
     """Rows of each of these groups."""
     projects: bool = True
-    """Whether rows are projected onto the whole vocabulary. If not, there are no next tokens, and
-    no top tokens may be asked for: ONNX Runtime 1.23 crashes where it ranks those of no row."""
+    """Whether rows are projected onto the whole vocabulary. If not, the step has no next tokens,
+    and top tokens may not be requested: ONNX Runtime 1.23 crashes if it ranks the tokens of zero
+    rows."""
     logprobs: bool = False
     """Whether log-probabilities are computed."""
 
@@ -74,7 +75,7 @@ INPUTS_AND_OUTPUTS = {
     *_PROJECTED,
     _ALLOWED_ROWS,
 }
-"""What a decoder graph must have, its caches apart."""
+"""Required inputs and outputs of a decoder graph, except its caches."""
 
 _MAX_BINDINGS = 1024
 
@@ -149,7 +150,7 @@ def shape_of(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
 
 
 def _is_empty(name: str, sizes: StepSizes) -> bool:
-    """Tells whether an array has no rows in a step."""
+    """Returns whether an array has no rows in a step."""
     if name in _PROJECTED and not sizes.projects:
         return True
     return name in _OPTIONAL if sizes.is_plain else name in _LOGITS and sizes.only_scores

@@ -14,8 +14,8 @@ _MAX_LISTED = MAX_SUPPRESSED + 1 + MAX_END_TOKENS
 class TokenMasks:
     """Suppressed tokens of each row, and the buffers that a step reads them from.
 
-    The buffers hold ``width`` tokens of each row, one row after the other. What is left of a row
-    holds any token, whose logit is not changed.
+    The buffers hold ``width`` tokens of each row, one row after the other. The rest of a row holds
+    any token, whose logit is not changed.
     """
 
     def __init__(self, slots: int, max_length: int, filler: int) -> None:
@@ -29,7 +29,7 @@ class TokenMasks:
         """Tokens that a step reads for each row."""
         self.tokens = np.full(slots * self._max_width, filler, np.int64)
         self.values = np.zeros(slots * self._max_width, np.float32)
-        """What is added to the logits of ``tokens``."""
+        """Values to add to the logits of ``tokens``."""
         # How many leading rows are written; 0 if some have changed.
         self._rows_written = slots
 

@@ -85,7 +85,7 @@ class Worker:
                 self._cache.limit(row, candidates)
             self._cache.advance(rows, return_logprobs=return_logprobs)
         if self._cache.slots > 1:
-            # What copies rows on a GPU is compiled when it is first needed: for a caller, else.
+            # Compiles the kernel that copies rows on a GPU, so that no caller waits for it.
             self._cache.branch(np.array([0]), np.array([1]), np.array([0]))
             self._cache.move(1, 0)
         for row in range(self._cache.slots):
@@ -152,7 +152,7 @@ class Worker:
             self._end(gone, answered=False)
 
     def _admit(self) -> None:
-        """Gives free slots to new requests, within the budget of sources to encode."""
+        """Assigns free slots to new requests, within the budget of sources to encode."""
         busy = self._rows.busy
         if self._encoder.waits_for_company(busy):
             return
@@ -223,7 +223,7 @@ class Worker:
             self._finish(ended.finished, now_s)
 
     def _verify_draft(self) -> None:
-        """Gives one row the tokens of its draft that are right, and handles its end."""
+        """Appends the correct tokens of its draft to one row, and handles its end."""
         began_s = time.perf_counter()
         verified = self._search.verify_draft()
         if verified is None:

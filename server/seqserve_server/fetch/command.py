@@ -66,18 +66,18 @@ class FetchOptions:
     )
     sha256: str = option(
         "",
-        help="Hash of the archive or index. An address of an archive needs it, unless it ends with"
-        " #sha256=... or there is a file .sha256 beside it, which shows damage but not fraud.",
+        help="Hash of the archive or index. An address of an archive needs it, unless it ends"
+        " with #sha256=... or has a file .sha256 next to it, which reveals damage but not fraud.",
         metavar="HASH",
         fault=_fault,
         has_variable=False,
     )
     model_repository: Path = option(
-        Path("models"), help="Folder of models to write to; made if there is none."
+        Path("models"), help="Folder of models to write to; created if it is missing."
     )
     max_gb: float = option(
         8.0,
-        help="Most that is downloaded, and most that an archive may unpack to, in GB.",
+        help="Maximum size of a download, and of an unpacked archive, in GB.",
         minimum=0,
         maximum=1e6,
     )
@@ -105,7 +105,7 @@ def main(argv: list[str]) -> int:
             label = f"{options.source}: {offer.label}"
             _tell(place(offer.files(options.source), label, repository))
     elif options.names or options.languages or options.list:
-        raise OptionError("source: is no index (.json), so it has no names to choose or list")
+        raise OptionError("source: is not an index (.json), so it has no names to choose or list")
     else:
         with fetched(options.source, options.sha256, max_bytes) as files:
             _tell(place(files, options.source, repository))
@@ -127,7 +127,7 @@ class Placed:
 class _Artifact:
     manifest: Manifest
     content: bytes
-    """Of its manifest's file."""
+    """Content of its manifest's file."""
     files: dict[str, Opening]
     """The others, in the order in which they are stored."""
     label: str
@@ -194,8 +194,8 @@ def _placed(artifact: _Artifact, repository: Path) -> Placed:
     is_new = not folder.exists()
     if not is_new and Manifest.read(folder) != manifest:
         raise OptionError(
-            f"{folder} exists already, and is another model than that of {artifact.label}; remove"
-            " it, or take another --model-repository"
+            f"{folder} already exists with another model than {artifact.label}; remove it, or"
+            " take another --model-repository"
         )
     return Placed(folder=folder, manifest=manifest, is_new=is_new)
 

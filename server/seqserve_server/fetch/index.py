@@ -1,6 +1,6 @@
 """An index of models: what an operator offers, in a folder or at an https address.
 
-It is a JSON file that has the hash of each model's manifest, which has those of the model's files.
+It is a JSON file with the hash of each model's manifest, which has the hashes of the model's files.
 ``seqserve models index`` writes one for a repository.
 """
 
@@ -53,9 +53,9 @@ class Offer:
     url: str
     """Folder of its files: an https address, or a path from the folder of the index."""
     sha256: str
-    """Of its manifest.json."""
+    """Hash of its manifest.json."""
     bytes: int
-    """Of all other files together."""
+    """Size of all other files together."""
     licence: str = ""
 
     @property
@@ -152,7 +152,7 @@ class Index:
             return list(highest.values())
         if missing := [name for name in names if name not in known]:
             there = truncated_list(highest)
-            raise OptionError(f"names: {missing[0]!r:.80} is not in the index; there are {there}")
+            raise OptionError(f"names: {missing[0]!r:.80} is not in the index; available: {there}")
         pairs = Pairs(Translator(each.name, each.template) for each in highest.values())
         wanted = [*names, *(name for text in languages for name in _models_of(text, pairs))]
         return [known[name] for name in dict.fromkeys(wanted)]

@@ -65,7 +65,7 @@ def fetched(source: str, sha256: str, max_bytes: int) -> Iterator[Files]:
     if path.is_file():
         _check_archive(path, sha256)
     elif sha256:
-        raise OptionError(f"--sha256: {path} is not an archive, so it has no hash of its own")
+        raise OptionError(f"--sha256: {path} is not an archive, so it has no hash")
     with opened(path, source, max_bytes) as files:
         yield files
 
@@ -130,7 +130,7 @@ def _hash_in(text: bytes) -> str:
 def _hash_beside(address: str) -> str:
     parts = urllib.parse.urlsplit(address)
     beside = urllib.parse.urlunsplit(parts._replace(path=parts.path + _SUFFIX))
-    reason = f"{beside} begins with none"
+    reason = f"{beside} does not begin with one"
     try:
         with _requested(beside) as answer:
             if sha256 := _hash_in(answer.read(_MAX_HASH_BYTES)):

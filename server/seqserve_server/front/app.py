@@ -136,8 +136,8 @@ def refuse_few_threads() -> None:
             begun.append(thread)
     except RuntimeError:
         raise StartupError(
-            f"the limit on threads leaves {len(begun)} beside those of the models, and the server"
-            f" needs {_OWN_THREADS}; {RAISE_THREADS}"
+            f"the limit on threads leaves {len(begun)} besides those of the models, and"
+            f" the server needs {_OWN_THREADS}; {RAISE_THREADS}"
         ) from None
     finally:
         is_over.set()

@@ -39,8 +39,8 @@ class ServeOptions:
 
     model_repository: Path | None = _models(
         None,
-        help="Folder of models; each version is a subfolder <name>/<version>/. If not given, models"
-        " where that holds some, or else the model en-de that a wheel brings.",
+        help="Folder of models; each version is a subfolder <name>/<version>/. By default models"
+        " if it has any, or else the models in the wheel.",
     )
     default_model: str = _models(
         "",
@@ -55,33 +55,33 @@ class ServeOptions:
     )
     keep_versions: int = _models(
         1,
-        help="Number of highest versions of each model to keep loaded, in addition to those with a"
-        " weight: with 2 the one before the newest stays, to go back to at once. Each has its own"
-        " process and caches, which take memory; 0 keeps all.",
+        help="Number of highest versions of each model to keep loaded, in addition to those with"
+        " a weight. With 2 you can go back at once. Each takes memory for its processes and"
+        " caches; 0 keeps all.",
         minimum=0,
     )
     traffic: list[str] = _models(
         [],
-        help="Weights by which calls that name no version are divided, as en-de:4=90,5=10; if not"
+        help="Weights that divide the calls without a version, such as en-de:4=90,5=10; if not"
         " given, all go to the highest version.",
         metavar="NAME:VERSION=WEIGHT,...",
     )
     max_loaded_mb: int = _models(
         0,
-        help="Memory for loaded versions, in MB: the first call of a version loads it, and the one"
-        " unused for longest makes room. Each counts with its files and 75 MB a process, without"
-        " its caches, which fill with use. 0 loads all versions at start.",
+        help="Memory for loaded versions, in MB. The first call of a version loads it, and the"
+        " least recently used one makes room. Each counts with its files and 75 MB a process,"
+        " without its caches. 0 loads all versions at start.",
         minimum=0,
     )
     segmentation: SegmentationMode = _models(
         SegmentationMode.NONE,
-        help="How to divide the sources of requests that do not say, for models whose manifest does"
-        " not either: sentences lets callers send whole texts to a model of sentences.",
+        help="How to divide sources if neither the request nor the model's manifest says so:"
+        " sentences lets callers send whole texts to a model that reads sentences.",
     )
     glossaries: Path | None = _models(
         None,
         help="Folder of glossaries, each a file NAME.SOURCE-TARGET.tsv or .tbx such as"
-        " products.en-de.tsv, which requests may name; read again when they change.",
+        " products.en-de.tsv, which requests may name; reloaded when they change.",
     )
     host: str = _network(
         "127.0.0.1",
@@ -99,33 +99,33 @@ class ServeOptions:
     )
     max_answer_mb: int = _megabytes(
         256,
-        help="Memory for answers that clients have not taken yet, in MB; one client may have"
-        " --caller-share of it. A call waits until there is enough for its answer, and a call whose"
-        " answer might need more than one client can have is refused.",
+        help="Memory for answers that clients have not read yet, in MB; one client may have"
+        " --caller-share of it. A call waits for the memory of its answer, and is refused if that"
+        " exceeds one client's share.",
         minimum=1,
     )
     cache_mb: int = _megabytes(
         0,
-        help="Memory for answers that are kept, in MB: a client that asks the same again gets the"
-        " same answer without the model. Samples are kept only if they have a seed; 0 keeps none.",
+        help="Memory for kept answers, in MB: a repeated request of a client gets the same answer"
+        " without the model. Samples are kept only with a seed; 0 keeps none.",
         minimum=0,
     )
     cache_scope: CacheScope = _network(
         CacheScope.CALLER,
         help="Who gets a kept answer: the client that got it before, or with server every client,"
-        " who can then tell by the time whether somebody has sent a text.",
+        " who can then learn from response times whether somebody has sent a text.",
     )
     front_processes: int | None = _network(
         None,
         help="Processes that take calls, on one port. More help small models on many cores, or"
-        " beside a GPU; each takes some 80 MB, and its part of --max-answer-mb and --cache-mb. If"
+        " with a GPU; each takes some 80 MB, and its part of --max-answer-mb and --cache-mb. If"
         " not given, 1 on up to four cores, and one more for every three further ones, up to 8.",
         minimum=1,
         maximum=64,
     )
     max_connections: int | None = _network(
         None,
-        help="Maximum number of connections, after which they are closed; if not given, as many as"
+        help="Maximum number of connections; further ones are closed. If not given, as many as"
         " the limit on open files allows.",
         minimum=1,
     )
@@ -158,7 +158,7 @@ class ServeOptions:
         help="File of the tokens that clients must show, made by `seqserve token`; reloaded when it"
         " changes. Without it clients need no token.",
     )
-    usage: Path | None = _security(None, help="File that counts what each name of --tokens uses.")
+    usage: Path | None = _security(None, help="File that counts the usage of names in --tokens.")
     insecure: bool = _security(
         False, help="Listen on a --host that other machines can reach, even without TLS or tokens."
     )
@@ -172,14 +172,14 @@ class ServeOptions:
         help="Threads that run steps, each with its own rows; if not given, one per core or GPU.",
     )
     threads: int = _count(
-        1, help="Threads within one step. More shorten a single request, fewer raise throughput."
+        1, help="Threads in one step. More make a request faster, fewer raise throughput."
     )
     engine_processes: int | None = _count(
         None,
-        help="Processes that run each version and divide its workers, slots and queue among them."
-        " More help small models on many cores; each copies the weights. If not given, one up to"
-        " four workers, and with more one for every two of a small model, or every 16 of a larger"
-        " one. With --provider cuda each takes one GPU.",
+        help="Processes that run each version and share its workers, slots and queue. More help"
+        " small models on many cores; each copies the weights. If not given, one for up to four"
+        " workers; with more, one for every two of a small model, or every 16 of a larger one."
+        " With --provider cuda each takes one GPU.",
     )
     slots: int | None = _count(
         None,
@@ -209,12 +209,11 @@ class ServeOptions:
     )
     caller_metadata: str = _network(
         "",
-        help="Metadata key that identifies a client without a token, set by a proxy in front; if"
-        " not given, the client's address does. Use it only if a proxy sets it: a client that can"
-        " choose its value evades --caller-share.",
+        help="Metadata key, set by a proxy, that identifies a client without a token; if not"
+        " given, its address does. A client that can choose the value evades --caller-share.",
     )
     max_source_tokens_per_step: int = _count(
-        256, help="Source tokens encoded between two steps at most; fewer keep streams steady."
+        256, help="Source tokens to encode between two steps; fewer keep streams steady."
     )
     drain_timeout_s: float = _seconds(
         30.0,
@@ -224,8 +223,8 @@ class ServeOptions:
     )
     stall_timeout_s: float = _seconds(
         60.0,
-        help="Time without progress after which an engine process counts as hung and is restarted;"
-        " its calls fail. 0 for never.",
+        help="Time without progress after which an engine process counts as hung and is"
+        " restarted; its calls fail. 0 means never.",
         group="engine",
     )
     log_format: LogFormat = _log(
@@ -241,7 +240,7 @@ class ServeOptions:
     )
     trace_sample_ratio: float = _log(
         1.0,
-        help="Share of calls that are traced; a client that traces decides for its own calls.",
+        help="Share of calls to trace; a client that traces decides for its own calls.",
         minimum=0,
         maximum=1,
     )
@@ -273,7 +272,7 @@ class ServeOptions:
         """Returns the number of front processes; if not given, it follows from the cores."""
         if self.max_loaded_mb:
             if (self.front_processes or 1) > 1:
-                raise OptionError("--front-processes: there is one only with --max-loaded-mb")
+                raise OptionError("--front-processes: must be 1 with --max-loaded-mb")
             return 1
         further = max(0, available_cores() - _CORES_OF_ONE_FRONT)
         by_cores = min(1 + -(-further // _CORES_PER_FRONT), _MAX_FRONTS) if CAN_SHARE_PORTS else 1

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None, timeout_s: float = _TIMEOUT_S) -> in
             HealthcheckOptions,
             sys.argv[1:] if argv is None else argv,
             prog="python -m seqserve_server.front.healthcheck",
-            description="Tells by its exit status whether the server takes calls.",
+            description="Exits with status 0 if the server takes calls.",
         )
     except OptionError as error:
         print(f"healthcheck: {error}", file=sys.stderr)

@@ -51,7 +51,7 @@ class LoopEngine:
         self._engine.stop()
 
     def _deliver(self, events: Events) -> None:
-        # If the loop is closed, nobody waits any more.
+        # If the loop is closed, no task waits any more.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._receive, events)
 

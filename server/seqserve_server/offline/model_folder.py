@@ -17,7 +17,7 @@ def model_folder(model: str | Path | None, repository: Path | None = None) -> Pa
 
     The model is the folder of a version or of a model, or its name in the repository, with its
     version or without: ``models/en-de``, ``en-de/5``, ``en-de``. None is the default of the
-    repository, or its only model. Without a repository, it is that of a server which is told none.
+    repository, or its only model. Without a repository, it is the default repository of a server.
     """
     if model is not None and (folder := _version(Path(model))):
         return folder
@@ -25,8 +25,8 @@ def model_folder(model: str | Path | None, repository: Path | None = None) -> Pa
     if model is not None and (folder := _version(repository / model)):
         return folder
     if not repository.is_dir():
-        no_folder = "" if model is None else f"{model} is no folder of a model, and "
-        raise OptionError(f"{no_folder}{repository} is no folder of models")
+        no_folder = "" if model is None else f"{model} is not a folder of a model, and "
+        raise OptionError(f"{no_folder}{repository} is not a folder of models")
     names = sorted({folder.parent.name for folder in _complete(repository)})
     if model is not None:
         versions = _versions(repository, Path(model).parent.name)

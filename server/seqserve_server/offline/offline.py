@@ -38,7 +38,7 @@ from seqserve_server.offline.model_folder import model_folder
 Outcome: TypeAlias = GenerateResponse | CallError
 """The response to a text, or its own error."""
 
-# More than of a server: nobody waits for the next token.
+# More than in a server, because no caller waits for the next token.
 _MAX_SOURCE_TOKENS_PER_STEP = 512
 _UNLIMITED = 1_000_000
 _CLOSED = ("CANCELLED", "the model is closed")
@@ -75,8 +75,8 @@ class Offline:
         Args:
             model: Folder of a version or of a model, or the name of a model of the repository; the
                 highest version where none is named. By default the repository's default model.
-            repository: Folder of models; if None, that of a server which is told none: ``models``,
-                or else the model of the wheel.
+            repository: Folder of models; if None, the default of a server: ``models``, or else the
+                model of the wheel.
             provider: What runs the graphs.
             workers: Threads that run steps, each with its own rows; if None one per core, or one
                 on a GPU.
@@ -137,7 +137,7 @@ class Offline:
 
     @property
     def manifest(self) -> Manifest:
-        """What is known of the model: its name, version, limits and recommended options."""
+        """Description of the model: its name, version, limits and recommended options."""
         return self._model.manifest
 
     @overload
@@ -235,7 +235,7 @@ class Offline:
         finally:
             call.release_memory()
         if len(outcomes) < len(texts):
-            # The error may be that of one text, or of so many together.
+            # The cause may be a single text, or the size of all together.
             halves = texts[:half], texts[half:]
             return [each for texts in halves for each in await self._all(texts, template)]
         return [outcomes[place] for place in range(len(texts))]
@@ -272,7 +272,7 @@ def template_of(options: GenerationOptions) -> GenerateRequest:
     """Builds the request of every text from its options."""
     for name in options:
         if name not in GenerationOptions.__annotations__:
-            raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
+            raise TypeError(f"unknown option {name!r}; seqserve.GenerateOptions lists them")
     return requests.generate_request("", **options)
 
 

@@ -1,1 +1,1 @@
-"""What each process of the server does: log lines, its children and signals, freed memory."""
+"""Support for each process of the server: log lines, children and signals, freed memory."""

@@ -11,7 +11,7 @@ from seqserve.processes import leave_interrupts, signals_held
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     """Runs a module with Python; it calls :func:`ignore_signals`, and gets none until it does.
 
-    The options are those of :class:`subprocess.Popen`. Raises OSError if the system has no room for
+    It takes the options of :class:`subprocess.Popen`. Raises OSError if the system has no room for
     another process or file.
     """
     with signals_held():

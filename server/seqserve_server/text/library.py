@@ -114,8 +114,8 @@ def _grown(group: str, component: Any, size: float) -> float:
             raise OptionError(f"has more than {_MAX_STEPS} {group}")
         if size > MAX_GROWTH:
             raise OptionError(
-                f"{kind} of its {group} may make more than {MAX_GROWTH:,} characters of one;"
-                " take the tokenizer from where the model is from"
+                f"{kind} of its {group} may make more than {MAX_GROWTH:,} characters of one; use"
+                " the tokenizer of the model's origin"
             )
     return size
 

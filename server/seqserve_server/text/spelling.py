@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-# Of scripts without spaces between words, where U+200B may be the only border of a word.
+# Scripts without spaces between words, where U+200B may be the only border of a word.
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _LAYOUT = re.compile(
     r"[\u00ad\u034f\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"

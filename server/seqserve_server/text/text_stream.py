@@ -8,16 +8,16 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Detokenizer(Protocol):
-    """What a stream needs of a tokenizer."""
+    """The part of a tokenizer that a stream needs."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decodes ids to text without control tokens."""
 
     def is_byte(self, id_: int) -> bool:
-        """Tells whether a token is one byte of a character."""
+        """Returns whether a token is one byte of a character."""
 
     def is_hidden(self, id_: int) -> bool:
-        """Tells whether :meth:`decode` omits a token."""
+        """Returns whether :meth:`decode` omits a token."""
 
 
 class TextStream:

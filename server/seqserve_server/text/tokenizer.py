@@ -58,7 +58,7 @@ class Tokenizer:
             size: Number of target tokens of the model; that of the tokenizer by default. Special
                 tokens may be beyond: pieces that a text is divided into, but that have no id.
             target: Divides targets and spells their tokens; ``tokenizer`` if None.
-            source_size: Number of source tokens, if they have a vocabulary of their own.
+            source_size: Number of source tokens, if they have a separate vocabulary.
 
         Raises:
             OptionError: A control token is not in a vocabulary, another token is beyond ``size``,
@@ -92,9 +92,9 @@ class Tokenizer:
     ) -> Tokenizer:
         """Reads a ``tokenizer.json`` for a model of ``size`` tokens; sizes are as for the class.
 
-        With ``has_target``, ``target_tokenizer.json`` beside it divides targets. Raises OptionError
-        if a file cannot be read, may make too much of a text, lacks a control token, or has more
-        tokens than the model.
+        With ``has_target``, ``target_tokenizer.json`` in the same folder divides targets. Raises
+        OptionError if a file cannot be read, may make too much of a text, lacks a control token, or
+        has more tokens than the model.
         """
         target = read_library(path.with_name(TARGET_FILE)) if has_target else None
         return cls(read_library(path), size, target, source_size=source_size)
@@ -103,7 +103,7 @@ class Tokenizer:
     def of_artifact(cls, folder: Path, manifest: Manifest) -> Tokenizer:
         """Reads the tokenizer of an artifact, as :meth:`load` does.
 
-        Files that the manifest does not list, and so nobody has checked, are not opened.
+        Files that the manifest does not list were not checked, so they are not opened.
         """
         shape = manifest.architecture
         return cls.load(
@@ -114,7 +114,7 @@ class Tokenizer:
         )
 
     def save(self, path: Path) -> list[str]:
-        """Writes the ``tokenizer.json``, and that of targets if there is one; returns names."""
+        """Writes ``tokenizer.json``, and the tokenizer of targets if any; returns their names."""
         files = {path: self._source.library}
         if self._target.library is not self._source.library:
             files[path.with_name(TARGET_FILE)] = self._target.library
@@ -192,7 +192,7 @@ class Tokenizer:
 
     @cached_property
     def alphabet(self) -> Alphabet:
-        """What the vocabulary of sources can spell."""
+        """Characters that the vocabulary of sources can spell."""
         return Alphabet.of(self.source_vocabulary, self._source.byte_ids | {self._source.unk_id})
 
     @cached_property
@@ -200,7 +200,7 @@ class Tokenizer:
         return Spelling(self._reads)
 
     def _reads(self, character: str) -> bool:
-        """Tells whether a source may have a character, as it is or as the tokenizer changes it."""
+        """Returns whether the vocabulary has a character, as it is or changed by the tokenizer."""
         if self.alphabet.spells(character):
             return True
         changed = self._source.normalized(character)
@@ -219,11 +219,11 @@ class Tokenizer:
         return TextStream(self, max((len(stop) - 1 for stop in stops), default=0))
 
     def is_byte(self, id_: int) -> bool:
-        """Tells whether a token is one byte of a character that the vocabulary does not have."""
+        """Returns whether a token is one byte of a character that the vocabulary does not have."""
         return id_ in self._target.byte_ids
 
     def is_hidden(self, id_: int) -> bool:
-        """Tells whether :meth:`decode` omits a token."""
+        """Returns whether :meth:`decode` omits a token."""
         return id_ in self._target.hidden_ids
 
 

@@ -190,13 +190,13 @@ class Alphabet(NamedTuple):
         return cls(characters, frozenset(scripts) - {""}, unknown_ids)
 
     def spells(self, text: str) -> bool:
-        """Tells whether the vocabulary has all characters of a text."""
+        """Returns whether the vocabulary has all characters of a text."""
         return not self.characters or self.characters.issuperset(text)
 
 
 @lru_cache(_MAX_CACHED)
 def script_of(character: str) -> str:
-    """Returns the script of a letter, such as ``LATIN``, or nothing for what is no letter.
+    """Returns the script of a letter, such as ``LATIN``, or nothing for what is not a letter.
 
     Python has no property of scripts, so this is the first word of the letter's Unicode name. That
     is right for all letters that texts consist of; ordinal indicators, for example, count as a

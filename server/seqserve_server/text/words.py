@@ -1,7 +1,7 @@
 """The rules by which our own vocabularies divide and join texts, and faster ways to follow them.
 
 They divide a word alike everywhere, because they look at white space first and at nothing
-beyond it; and most words of a text have come before: :class:`WordCache`. Tokens that are no bytes
+beyond it; and most words of a text have come before: :class:`WordCache`. Tokens that are not bytes
 join to a text as they are spelled: :class:`Joiner`. The library takes many times as long for both.
 """
 
@@ -38,7 +38,7 @@ _MAX_WORDS, _MAX_CHARACTERS = 16_384, 32
 
 
 def has_rules(tokenizer: tokenizers.Tokenizer) -> bool:
-    """Tells whether a tokenizer has all of these rules, and searches texts for no tokens."""
+    """Returns whether a tokenizer has all of these rules, and searches texts for no tokens."""
     rules = (
         (tokenizer.normalizer, NORMALIZER),
         (tokenizer.pre_tokenizer, PRE_TOKENIZER),

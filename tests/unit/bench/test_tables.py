@@ -148,7 +148,7 @@ def test_an_unknown_part_is_named(
     monkeypatch.setattr(sys, "argv", ["bench", "marian", "typo"])
     with pytest.raises(SystemExit):
         main()
-    assert "there is no part typo" in capsys.readouterr().err
+    assert "unknown part typo" in capsys.readouterr().err
 
 
 def peer(name: str) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_a_malformed_target_is_refused(target: str) -> None:
 
 @pytest.mark.parametrize("target", [None, 50051, b"localhost:1"])
 def test_a_target_is_a_text(target: Any) -> None:
-    with pytest.raises(OptionError, match=r"^target: .* is no text; write for instance"):
+    with pytest.raises(OptionError, match=r"^target: .* is not text; write for instance"):
         grpc_target(target)
 
 

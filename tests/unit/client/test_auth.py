@@ -77,7 +77,7 @@ def test_the_order_of_scopes_does_not_matter() -> None:
         (f"{DIGEST}0 generate", "64 hex digits"),
         (f"{DIGEST[:-1]}g generate", "64 hex digits"),
         (f"{DIGEST} generate a b", "^quota: must be"),
-        (DIGEST, "^scope: is missing; there are generate, admin"),
+        (DIGEST, "^scope: is missing; available: generate, admin"),
         (f"{DIGEST} ,", "^scope: is missing"),
         (f"{DIGEST} everything web", "^scope: is unknown"),
         (f"{DIGEST} generate {'a' * 65}", "^name: "),

@@ -133,7 +133,7 @@ def test_an_async_client_belongs_to_the_event_loop_of_its_first_call(server: Fak
 
     assert asyncio.run(generate()) == "A"
     for call in (generate, stream, bulk, many):
-        with pytest.raises(MisplacedClient, match="belongs to another event loop"):
+        with pytest.raises(MisplacedClient, match="belongs to the event loop of its first call"):
             asyncio.run(call())
     asyncio.run(client.close())
 

@@ -226,7 +226,7 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
     options = read(SEQSERVE_TOKEN="abc")
     assert options.token == "abc"
     assert "abc" not in repr(options)
-    with pytest.raises(OptionError, match="there is no option --token"):
+    with pytest.raises(OptionError, match="unknown option --token"):
         read("--token", "abc")
     with pytest.raises(SystemExit):
         read("--help")
@@ -236,20 +236,20 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (["--por", "1"], "there is no option --por (did you mean --port?)"),
-        (["--prov", "1"], "there is no option --prov (did you mean --provider?)"),
-        (["--provder=cpu", "text"], "there is no option --provder (did you mean --provider?)"),
+        (["--por", "1"], "unknown option --por (did you mean --port?)"),
+        (["--prov", "1"], "unknown option --prov (did you mean --provider?)"),
+        (["--provder=cpu", "text"], "unknown option --provder (did you mean --provider?)"),
         (
             ["text", "-x"],
-            "there is no option -x (a text that begins with - stands after --: -- -x)",
+            "unknown option -x (put a text that begins with - after --: -- -x)",
         ),
         (
             ["-hello"],
-            "there is no option -hello (a text that begins with - stands after --: -- -hello)",
+            "unknown option -hello (put a text that begins with - after --: -- -hello)",
         ),
         (
             ["--xyz", "--", "-x"],
-            "there is no option --xyz (a text that begins with - stands after --: -- --xyz)",
+            "unknown option --xyz (put a text that begins with - after --: -- --xyz)",
         ),
         (["--port"], "argument --port: expected one argument"),
     ],

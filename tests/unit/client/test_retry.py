@@ -171,7 +171,7 @@ def test_a_missed_deadline_says_where_the_time_went() -> None:
     tries.explain(missed)
     assert str(missed) == (
         "DEADLINE_EXCEEDED: not finished within 5 s; for 3.0 s attempts failed, the last with"
-        " UNAVAILABLE: draining; the call was under way for 2.0 s"
+        " UNAVAILABLE: draining; the call had run for 2.0 s"
     )
     assert str(pickle.loads(pickle.dumps(missed))) == str(missed)
 

@@ -152,7 +152,7 @@ def test_a_file_of_a_pair_that_is_missing_is_named(
 
 
 def test_a_key_of_another_certificate_is_refused(certificates: Certificates) -> None:
-    with pytest.raises(OptionError, match=r"^--cert, --key: .* are no certificate and its key"):
+    with pytest.raises(OptionError, match=r"^--cert, --key: .* are not a certificate and its key"):
         read_pair(certificates.server[0], certificates.client[1], NAMES)
 
 

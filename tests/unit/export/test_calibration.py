@@ -183,8 +183,8 @@ def test_scales_of_rows_must_be_worth_their_time(
     monkeypatch.setattr(calibration, "agreement", lambda how: {"static": static, "row": row}[how])
     selected, reason = choose_scales(rounded, tiny_calibration, [])
     assert selected.value == chosen
-    assert f"static ones choose {static:.1%} of the tokens" in reason
-    assert f"those of rows {row:.1%}" in reason
+    assert f"static scales choose {static:.1%} of fp32's tokens" in reason
+    assert f"row scales {row:.1%}" in reason
 
 
 def test_range_that_one_row_stretches_calls_for_scales_of_rows(

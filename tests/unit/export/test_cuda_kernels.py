@@ -1,7 +1,7 @@
 """Operators of an fp16 artifact, and where ONNX Runtime 1.31.1 runs them with its CUDA provider.
 
 Encoders and steps of these operators have run on an NVIDIA H200, all of them on the GPU but what
-computes shapes; the scorer's graph was placed there, with a library in the place of CUDA's runtime,
+computes shapes; the scorer's graph was placed there, with a library in place of CUDA's runtime,
 and not run. A new operator in a graph makes these tests fail, so that somebody looks it up before a
 GPU does.
 

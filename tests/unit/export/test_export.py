@@ -189,7 +189,7 @@ def test_a_place_that_cannot_be_is_refused_before_the_run_is_read(tmp_path: Path
 
 
 def test_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="is no training run; `seqserve train` makes one"):
+    with pytest.raises(OptionError, match="is not a training run; `seqserve train` makes one"):
         main([str(tmp_path), "--name", "tiny"])
 
 

@@ -29,9 +29,9 @@ def test_a_side_without_languages_gets_one_beside_those_of_the_other_side() -> N
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("auto", "de", "--source-language: 'auto' is no code"),
-        ("en", "d/e", "--target-language: 'd/e' is no code"),
-        ("en", "de", "--target-language: de is none of the model's: fra, por"),
+        ("auto", "de", "--source-language: 'auto' is not a code"),
+        ("en", "d/e", "--target-language: 'd/e' is not a code"),
+        ("en", "de", "--target-language: de is not one of the model's: fra, por"),
     ],
 )
 def test_what_is_no_language_of_the_model_is_refused(

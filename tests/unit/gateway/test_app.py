@@ -73,7 +73,7 @@ async def test_path_that_is_not_there(
     client: AsyncClient, method: str, path: str, status: int
 ) -> None:
     answer = await client.request(method, path, headers={"x-request-id": "i-1"})
-    assert answer.json()["detail"].endswith("; /docs lists what there is")
+    assert answer.json()["detail"].endswith("; /docs lists all paths")
     assert (answer.status_code, answer.json()["status"]) == (status, status)
     assert answer.headers["x-request-id"] == answer.json()["request_id"] == "i-1"
 

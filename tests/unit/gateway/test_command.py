@@ -20,11 +20,11 @@ from seqserve_gateway.protocol import MAX_WAITING_BYTES, ListenerLimits
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (["--host", "0.0.0.0"], "--host: other machines reach 0.0.0.0"),
+        (["--host", "0.0.0.0"], "--host: other machines can reach 0.0.0.0"),
         (["--host", "example.com"], "--host: other machines"),
         (["--tls-key", "key.pem"], "--tls-certificate: is missing"),
         (["--tls-certificate", "a.pem"], "--tls-key: is missing"),
-        (["--lend-token"], "--lend-token: there is no token"),
+        (["--lend-token"], "--lend-token: needs a token"),
         (["--port", "65536"], "--port"),
         (["--target", "nowhere"], "target: 'nowhere' is not host:port"),
         (["--max-requests", "0"], "--max-requests"),

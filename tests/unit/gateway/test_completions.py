@@ -137,7 +137,7 @@ async def test_stream_that_fails_later_ends_with_an_error(client: AsyncClient) -
         ({"prompt": "a", "suffix": "b"}, "suffix", "is not supported"),
         ({"prompt": "a", "logit_bias": {"5": 1}}, "logit_bias", "is not supported"),
         ({"prompt": "a", "presence_penalty": 0.1}, "presence_penalty", "is not supported"),
-        ({"prompt": "a", "top_logprob": 1}, "top_logprob", "no such field"),
+        ({"prompt": "a", "top_logprob": 1}, "top_logprob", "unknown field"),
         ({"prompt": "a", "n": True}, "n", "is not a whole number"),
         ({"prompt": "a", "n": 0}, "n", "must be 1 to 128"),
         ({"prompt": "a", "n": 3, "best_of": 2}, "best_of", "fewer than n"),
@@ -149,7 +149,7 @@ async def test_stream_that_fails_later_ends_with_an_error(client: AsyncClient) -
         ({"prompt": "a", "model": "\ud800"}, "model", "lone surrogate"),
         ({"prompt": "a", "stream_options": {"usage": True}}, "stream_options", "include_usage"),
         ({"prompt": "a", "beam_size": "4"}, "best_of", "whole number"),
-        ({"prompt": "a", "return_attention": True}, "return_attention", "no such field"),
+        ({"prompt": "a", "return_attention": True}, "return_attention", "unknown field"),
     ],
 )
 async def test_wrong_field_is_named_in_openais_shape(

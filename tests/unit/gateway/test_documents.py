@@ -185,7 +185,7 @@ async def test_a_file_whose_picture_is_damaged_is_not_translated() -> None:
         handle = (await desk.upload(damaged, "a.docx", ENGLISH)).json()
         await desk.ended()
         status = await desk.status(handle)
-    assert "word/media/a.png: is no archive that can be read" in status["error_message"]
+    assert "word/media/a.png: is not a readable archive" in status["error_message"]
     assert not desk.server.requests
 
 

@@ -59,7 +59,7 @@ async def test_refusal_of_the_server_names_the_field_of_the_form(
         body = {"q": q, "source": source, "target": target}
         answer = await client.post("/translate", json=body)
     assert answer.status_code == 400
-    expected = f"{field}: no model knows {'xx'!r}; there are {known}"
+    expected = f"{field}: no model knows {'xx'!r}; available: {known}"
     assert answer.json() == {"error": expected}
 
 

@@ -193,10 +193,10 @@ async def test_the_text_of_an_archive_is_translated() -> None:
 @pytest.mark.parametrize(
     ("file", "reason"),
     [
-        (("a.docx", b"PK no"), "no archive"),
+        (("a.docx", b"PK no"), "is not a readable archive"),
         (("a.odt", packed(b"<a" + b" " * (65 << 20))), "too many"),
         (("a.odt", packed(b" " * (5 << 20))), "text of 5,242,880 bytes"),
-        (("a.odt", packed(b"<a/>")[5:]), "no archive that can be read"),
+        (("a.odt", packed(b"<a/>")[5:]), "is not a readable archive"),
         (("a.odt", packed(b"<a>")), "line 1"),
         (("a.pdf", b"%PDF"), ".srt"),
         (("a.jsonl", b"{}"), ".srt"),

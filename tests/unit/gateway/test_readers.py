@@ -94,7 +94,7 @@ async def test_memory_for_the_answer_is_taken_before_it_is_there(readers: Reader
 async def test_fault_of_the_program_is_no_limit(readers: Readers) -> None:
     with pytest.raises(RuntimeError, match="AttributeError"):
         await read(readers, None)
-    with pytest.raises(Unreadable, match="no archive"):
+    with pytest.raises(Unreadable, match="is not a readable archive"):
         await read(readers, Job("a.docx", content=b"no"))
 
 

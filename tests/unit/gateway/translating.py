@@ -128,7 +128,7 @@ class TranslatingServer(FakeServer):
         for role, code, known in roles:
             if code not in known:
                 field = f"options.{role}_language"
-                message = f"{field}: no model knows {code!r}; there are {', '.join(known)}"
+                message = f"{field}: no model knows {code!r}; available: {', '.join(known)}"
                 number = grpc.StatusCode.INVALID_ARGUMENT.value[0]
                 return generation_pb2.Failure(code=number, message=message, field=field)
         if options.glossary and options.source_language == "KO":

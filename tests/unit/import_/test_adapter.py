@@ -137,8 +137,8 @@ SQUARE = np.ones((2, 2), np.float32)
         ({"lora_bias": True}, {}, "lora_bias is not merged here"),
         ({"trainable_token_indices": [3]}, {}, "trainable_token_indices is not merged here"),
         ({"init_lora_weights": "pissa_niter_4"}, {}, "init_lora_weights changes the base model"),
-        ({"alpha_pattern": {"(a+)+": 2}}, {}, "alpha_pattern has a pattern that is no name"),
-        ({"rank_pattern": {"fc1": "2"}}, {}, "rank_pattern is no mapping to numbers"),
+        ({"alpha_pattern": {"(a+)+": 2}}, {}, "alpha_pattern has a pattern that is not a name"),
+        ({"rank_pattern": {"fc1": "2"}}, {}, "rank_pattern is not a mapping to numbers"),
         ({"r": 3}, {}, r"lora_A\.weight and its lora_B have the shapes .* do not fit r = 3 and"),
         ({"r": 0}, {}, "do not fit r = 0"),
         ({}, {"other.lora_A.weight": SQUARE, "other.lora_B.weight": SQUARE}, "does not have"),
@@ -159,7 +159,9 @@ def test_what_cannot_be_merged_is_named(
 
 
 def test_a_folder_that_is_no_adapter_is_named(tmp_path: Path, base: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"is no adapter of PEFT; it has no adapter_config"):
+    with pytest.raises(
+        CheckpointError, match=r"is not an adapter of PEFT; it has no adapter_config"
+    ):
         open_checkpoint(base, tmp_path)
     adapter = write(tmp_path, {})
     with pytest.raises(CheckpointError, match="holds no weights of LoRA"):

@@ -80,7 +80,7 @@ def test_weights_of_any_precision_are_read_as_fp32(tmp_path: Path, dtype: torch.
 def test_quantised_weights_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "safetensors")
     save_file({"a.weight": torch.ones(2, dtype=torch.int8)}, tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"a\.weight is of type torch\.int8; take the check"):
+    with pytest.raises(CheckpointError, match=r"a\.weight is of type torch\.int8; use the check"):
         Checkpoint(tmp_path).tensor("a.weight")
 
 
@@ -146,7 +146,11 @@ def cut(path: Path) -> None:
             lambda f: (f / "generation_config.json").write_text("nonsense"),
             r"generation_config\.json: is not JSON",
         ),
-        ("bin", lambda f: (f / "pytorch_model.bin").unlink(), "is no checkpoint; one needs model"),
+        (
+            "bin",
+            lambda f: (f / "pytorch_model.bin").unlink(),
+            "is not a checkpoint; one needs model",
+        ),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, kind: str, damage: Any, message: str) -> None:
@@ -197,7 +201,7 @@ def test_a_folder_of_the_cache_names_the_one_in_it(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is no folder; download a checkpoint first"):
+    with pytest.raises(CheckpointError, match="is not a folder; download a checkpoint first"):
         Checkpoint(tmp_path / "Helsinki-NLP")
 
 
@@ -207,10 +211,10 @@ def test_a_value_of_another_type_is_named(tmp_path: Path) -> None:
     for read, message in [
         (lambda: settings.number("d_model"), r"d_model is not of type int \(it is '512'\)"),
         (lambda: settings.number("heads"), "heads is missing"),
-        (lambda: settings.numbers("eos"), "eos is no list of whole numbers"),
+        (lambda: settings.numbers("eos"), "eos is not a list of whole numbers"),
         (lambda: settings.flag("scale"), "scale is not of type bool"),
-        (lambda: settings.texts("eos"), "eos is no list of texts"),
-        (lambda: settings.number_lists("eos"), "eos is no list of lists of whole numbers"),
+        (lambda: settings.texts("eos"), "eos is not a list of texts"),
+        (lambda: settings.number_lists("eos"), "eos is not a list of lists of whole numbers"),
     ]:
         with pytest.raises(CheckpointError, match=r"config\.json: " + message):
             read()

@@ -52,7 +52,9 @@ def test_settings_become_options(settings: dict[str, Any], expected: dict[str, A
 
 @pytest.mark.parametrize("value", [1, "always", 0.5, []])
 def test_another_end_of_beams_is_refused(value: object) -> None:
-    with pytest.raises(CheckpointError, match=r'json: early_stopping is none of true, .*"never"'):
+    with pytest.raises(
+        CheckpointError, match=r'json: early_stopping is not one of true, .*"never"'
+    ):
         options(early_stopping=value)
 
 

@@ -170,7 +170,7 @@ def test_forced_first_token_begins_every_target(folder: Path) -> None:
     assert template_from(folder, ["<s>"], **settings) == Template(target_prefix=["<s>"])
     older = {"model_type": "bart", "bos_token_id": 0, "force_bos_token_to_be_generated": True}
     assert template_from(folder, ["<s>"], **older) == Template(target_prefix=["<s>"])
-    with pytest.raises(CheckpointError, match="forced_bos_token_id is no token"):
+    with pytest.raises(CheckpointError, match="forced_bos_token_id is not a token"):
         template_from(folder, [], **settings)
 
 

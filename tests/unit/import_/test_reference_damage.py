@@ -49,7 +49,7 @@ def change_config(folder: Path, **changes: Any) -> None:
         ),
         (
             lambda weights: weights.update({"classification_head.dense.bias": torch.ones(2)}),
-            r"the weight classification_head\.dense\.bias is that of a model which does not gene",
+            r"the weight classification_head\.dense\.bias belongs to a model that does not gene",
         ),
         (
             lambda weights: weights.update({QUERY: torch.ones(3, 4)}),
@@ -190,7 +190,7 @@ def test_a_table_under_another_name_is_found(
             {"decoder_ffn_dim": 7},
             r"the weight model\.decoder\.layers\.0\.fc1\.weight has the shape",
         ),
-        ({"activation_function": "quick_gelu"}, "activation_function is none of relu, gelu"),
+        ({"activation_function": "quick_gelu"}, "activation_function is not one of relu, gelu"),
         ({"vocab_size": 90}, "tokenizer: has more tokens than the model, which has 90"),
         ({"encoder_layers": 3}, r"the weight model\.encoder\.layers\.1\..* is missing"),
         ({"decoder_layers": 1}, r"the weight model\.decoder\.layers\.1\..* is left over"),

@@ -161,7 +161,7 @@ def test_a_run_is_loaded_in_evaluation_mode(make_model: MakeModel, tmp_path: Pat
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"is no training run; `seqserve train` makes one"):
+    with pytest.raises(OptionError, match=r"is not a training run; `seqserve train` makes one"):
         load_run(tmp_path)
 
 

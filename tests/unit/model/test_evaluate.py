@@ -211,7 +211,10 @@ def test_threads_are_those_within_a_step_of_an_artifact(
     ("arguments", "message"),
     [
         ([], "--data: an artifact has no test set"),
-        (["--data", "x.tsv", "--weights", "best"], "--weights: an artifact has weights of its own"),
+        (
+            ["--data", "x.tsv", "--weights", "best"],
+            "--weights: an artifact has only one set of weights",
+        ),
         (["--data", "x.tsv", "--device", "cuda"], "--device: an artifact is scored on the CPU"),
     ],
 )
@@ -239,7 +242,7 @@ def test_what_an_artifact_cannot_do_is_explained(
         (["RUN", "--length-penalty", "0.6"], "--length-penalty 0.6: a run is scored with greedy"),
         (["RUN", "--tokenize", "mine"], "is not one of 13a, none"),
         ([], "--data: a server has no test set"),
-        (["--data", "x.tsv", "--threads", "2"], "--threads: a server has threads of its own"),
+        (["--data", "x.tsv", "--threads", "2"], "--threads: a server uses its own threads"),
     ],
 )
 def test_wrong_arguments_are_explained(run_path: Path, arguments: list[str], message: str) -> None:

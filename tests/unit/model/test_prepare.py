@@ -90,8 +90,8 @@ def test_a_zip_must_hold_one_text(tmp_path: Path, members: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.zip", b"PK\3\4 cut", r"a\.zip: is no zip archive, or damaged; download it again"),
-        ("a.txt", b"one\teins\ntwo\0\tzwei\n", r"a\.txt: is no text: line 2 has a byte of zero"),
+        ("a.zip", b"PK\3\4 cut", r"a\.zip: is not a zip archive, or damaged; download it again"),
+        ("a.txt", b"one\teins\ntwo\0\tzwei\n", r"a\.txt: is not text: line 2 has a byte of zero"),
     ],
 )
 def test_what_is_no_text_is_refused(
@@ -237,7 +237,7 @@ def test_a_target_takes_the_place_of_hypotheses_that_are_far_from_it() -> None:
         (["--recipe", "RECIPE", "--teacher", "x", "--nearest", "60"], "several hypotheses"),
         (["--recipe", "a.toml", "--numbers", "3"], "name archives"),
         (["--recipe", "none.toml"], "none.toml: cannot be read"),
-        (["--teacher", "runs/a", "--numbers", "3"], "name the --recipe whose sources"),
+        (["--teacher", "runs/a", "--numbers", "3"], "--teacher: needs --recipe, whose sources"),
         (["--recipe", "RECIPE", "--teacher", "x", "--beam-size", "3"], "translates with greedy"),
         (["--recipe", "RECIPE", "--teacher", "x"], "neither a training run nor an artifact"),
         (["a.txt", "--numbers", "3"], "name archives"),

@@ -269,7 +269,7 @@ def test_it_learns(train: Train, recipe: Path, tmp_path: Path) -> None:
 def test_a_run_is_never_overwritten_by_accident(finished: Path, train: Train) -> None:
     with pytest.raises(OptionError) as error:
         train(finished)
-    assert "--resume goes on with it, --fresh removes it" in str(error.value)
+    assert "--resume continues it, --fresh removes it" in str(error.value)
 
 
 def test_fresh_begins_anew(train: Train, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_fresh_removes_only_trainings(train: Train, tmp_path: Path) -> None:
     (tmp_path / "thesis.doc").write_text("x")
     with pytest.raises(OptionError) as error:
         train(tmp_path, "--fresh")
-    assert "holds files that are no training" in str(error.value)
+    assert "has files of something else" in str(error.value)
     assert (tmp_path / "thesis.doc").exists()
 
 

@@ -31,7 +31,7 @@ def test_without_a_kind_it_lists_them(capsys: pytest.CaptureFixture[str]) -> Non
         (["masks", "--padding", "9"], "--padding: 9 is more than --length 6"),
         (["positions"], "name either a scheme or --trained"),
         (["positions", "rotary", "--trained", "runs/x"], "name either a scheme or --trained"),
-        (["positions", "--trained", "no/such"], "is no training run"),
+        (["positions", "--trained", "no/such"], "is not a training run"),
         (["positions", "rotary", "--heads", "3"], "multiple of model.heads"),
         (["training"], "name a training run"),
         (["schedule", "models/x"], "--file"),

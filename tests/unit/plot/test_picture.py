@@ -53,7 +53,7 @@ def test_dollars_are_dollars(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("a.pdf", r"must end in \.png or \.svg"), ("a", "must end"), ("no/a.svg", "is no folder")],
+    [("a.pdf", r"must end in \.png or \.svg"), ("a", "must end"), ("no/a.svg", "is not a folder")],
 )
 def test_a_name_that_cannot_be_written_is_refused(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=f"--out: .*{message}"):

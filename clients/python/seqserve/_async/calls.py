@@ -82,7 +82,7 @@ class CallGroup:
         return call
 
     def group(self) -> CallGroup:
-        """Makes a group within this one, which can be cancelled by itself."""
+        """Makes a group within this one, which can be cancelled separately."""
         group = CallGroup(self._transport)
         self._add(group)
         return group

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 A = TypeVar("A")
 
 Failure: TypeAlias = Exception
-"""What a worker reports instead of ending with it; a cancelled task must end."""
+"""Exceptions that a worker reports instead of ending; a cancelled task must end."""
 Worker: TypeAlias = asyncio.Task[None]
 
 

@@ -106,7 +106,7 @@ class ModelClient:
         The languages are not needed if no other glossary has its name.
 
         Raises:
-            InvalidArgument: There is none, or several may be meant.
+            InvalidArgument: No glossary matches, or several do.
         """
         request = requests.get_glossary_request(
             name, source_language=source_language, target_language=target_language
@@ -114,7 +114,7 @@ class ModelClient:
         return self._unary(Method.GET_GLOSSARY, request, responses.glossary_of, timeout_s)
 
     def usage(self, *, timeout_s: float | None = None) -> list[Usage]:
-        """Tells what calls with the name of this client's token have used, this day and this month.
+        """Returns the usage of this client's token name, today and this month.
 
         Empty if the server keeps no counts.
         """

@@ -39,7 +39,7 @@ class Opened(Generic[S]):
     """An open connection."""
 
     stubs: S
-    """What makes calls on it."""
+    """Object that makes calls on the channel."""
     check: Any = None
     """The health check of a further connection, a call in progress."""
     work: int = 0

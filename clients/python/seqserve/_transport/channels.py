@@ -113,8 +113,8 @@ class AsyncChannels(Balancer[S]):
         """Returns a place for a call of the running event loop."""
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
             raise MisplacedClient(
-                "this AsyncClient belongs to another event loop, that of its first call; make one"
-                " for each asyncio.run()"
+                "this AsyncClient belongs to the event loop of its first call; make one for each"
+                " asyncio.run()"
             )
         return super().place(work)
 

@@ -75,7 +75,7 @@ class Connection:
             raise OptionError(f"connections: {connections!r} is not a whole number from 1 on")
         self._token = metadata_of(token, is_private=tls is not None or is_local(target))
         if metadata is not None and not callable(metadata):
-            raise OptionError(f"metadata: {metadata!r:.80} is no function that gives pairs")
+            raise OptionError(f"metadata: {metadata!r:.80} is not a function that returns pairs")
         self._source = metadata
         if tls is not None:
             check_name(target, tls.server_name)

@@ -91,7 +91,7 @@ _CLASSES: dict[str, type[errors.CallError]] = {
     "UNKNOWN": errors.InternalError,
 }
 
-# What gRPC says of a call that this side has cancelled.
+# gRPC's details of a call that this side has cancelled.
 _CANCELLED_HERE = ("Locally cancelled by application!", "Channel closed!")
 
 

@@ -1,4 +1,4 @@
-"""What an error or a source means for a command: advice for its user, or the end of a run."""
+"""Turns an error or a source into advice for the user of a command, or into the end of a run."""
 
 from seqserve import errors
 

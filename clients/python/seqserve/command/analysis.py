@@ -65,9 +65,9 @@ def _score_table(result: ScoreResult) -> list[str]:
 
 _TOKENIZE_HEADINGS = ("TOKEN", "ID", "FROM", "TO", "TEXT")
 _TOKENIZE_EPILOG = """\
-FROM and TO count characters of the text. COUNT is what the limit of the model counts: of a source
-also the end token and what the model reads beside a text. Tokens are subwords; ▁ is the space
-before one.
+FROM and TO count characters of the text. COUNT is the length that the model's limit counts; for a
+source it includes the end token and language tokens. Tokens are subwords; ▁ is the space before
+one.
 
 examples:
   seqserve tokenize "The coffee tastes good."
@@ -90,7 +90,7 @@ def tokenize(argv: list[str]) -> int:
         TokenizeOptions,
         argv,
         prog="seqserve tokenize",
-        description="Shows the tokens that a model divides a text into.",
+        description="Shows the tokens of a text.",
         epilog=_TOKENIZE_EPILOG,
     )
     with options.connect() as client:

@@ -65,7 +65,8 @@ def _fault(declared: Declaration, value: Any) -> str | None:
 
 
 def _help(declared: Declaration) -> str:
-    text = re.sub(r"\b[a-z]+(_[a-z]+)+\b", lambda name: flag_of(name[0]), declared.text)
+    words = re.split(r"\b([a-z]+(?:_[a-z]+)+)\b", declared.text)
+    text = "".join(flag_of(word) if word in DECLARATIONS else word for word in words)
     if declared.name in NEED_JSON:
         return f"With --json: {text[0].lower()}{text[1:]}"
     if declared.name == SCORES:
@@ -120,8 +121,8 @@ class ConnectionOptions:
     # Less than in a program, for somebody may look at it.
     connect_timeout_s: float = _connection(
         1.0,
-        help="Seconds for which to try a server that was never reached, inf for no limit. One that"
-        " was reached before is waited for as long as --timeout-s allows.",
+        help="Seconds to keep trying a server that was never reached, inf for no limit. If it was"
+        " reached before, only --timeout-s limits the wait.",
         minimum=0,
     )
     max_attempts: int | None = _connection(
@@ -132,13 +133,13 @@ class ConnectionOptions:
     )
     connections: int | None = _connection(
         None,
-        help="Maximum number of connections to each server; by default 8, and one until many calls"
-        " are under way.",
+        help="Maximum number of connections to each server; by default 8, but one until many"
+        " calls are in flight.",
         minimum=1,
     )
 
     tls: bool = _connection(
-        False, help="Encrypt the connection; every option --tls-... does so too."
+        False, help="Encrypt the connection; implied by every other --tls-... option."
     )
     tls_ca: Path | None = _connection(
         None,
@@ -211,7 +212,8 @@ class ModelCallOptions(ConnectionOptions):
     """The server and the model."""
 
     model: str | None = option(
-        None, help="Name of the model; by default that of the languages, or the server's default."
+        None,
+        help="Name of the model; by default the model of the languages, or the server's default.",
     )
     model_version: int | None = option(
         None, help="Version of the model; by default the highest valid one.", minimum=1

@@ -39,9 +39,9 @@ class SourceFile:
 
         Args:
             encoding: Its encoding, unless a byte order mark tells.
-            fallback: Encoding of a file that is not UTF-8, if nothing else tells.
+            fallback: Encoding of a file that is not UTF-8 and has no byte order mark.
             option: Begins the messages of errors, if the path is not standard input.
-            newline: What ends a line: ``"\n"`` alone, or also ``"\r"`` if empty.
+            newline: The line separator: only ``"\n"``, or also ``"\r"`` if empty.
             is_strict: Whether bytes that are not in the encoding are an error; otherwise they
                 become lone surrogates.
         """
@@ -64,7 +64,7 @@ class SourceFile:
             )
         except LookupError:
             data.close()
-            raise OptionError(f"--encoding: there is no {encoding!r}") from None
+            raise OptionError(f"--encoding: unknown encoding {encoding!r}") from None
 
     def __iter__(self) -> Iterator[str]:
         if not (self._is_strict or self.mark) and (found := unmarked(self._head)):
@@ -81,7 +81,7 @@ class SourceFile:
         except OSError as error:
             raise OptionError(f"{self.name}: {error.strerror}") from None
         except UnicodeError as error:
-            reason = f"is not {self.encoding} behind line {number}: {error}"
+            reason = f"is not {self.encoding} after line {number}: {error}"
             raise OptionError(f"{self.name}: {reason}") from None
 
     def _reason_of_nul(self) -> str:
@@ -122,12 +122,11 @@ def document_output(
     """Opens the output of a document, and writes the byte order mark of its source.
 
     Args:
-        out: A file, which is complete when it is there, or None for standard output. Until then
-            there is a journal in its folder.
+        out: A file, which appears when it is complete, or None for standard output. It has a
+            journal.
         options: The options of the translation; a journal with other ones is of no use.
 
-    Yields:
-        What takes the text, and the journal.
+    Yields: The writer of the text, and the journal.
     """
     if out is None:
         write = _standard_output(source.encoding)

@@ -29,31 +29,31 @@ from seqserve.documents.plain_text import fault_of, parse_lines
 from seqserve.options import flag_of, option, parse
 
 _EPILOG = """\
-Without TEXTS each line of standard input is a source, and each line of standard output its answer.
-An empty line is answered with an empty line. A byte order mark is left out, and lines end as the
-first one does. If the server is busy or goes away, lines wait for it
-without a limit; --timeout-s and --max-attempts set one. If a line fails, its answer is empty,
-standard error reports its number, and the exit status is 1. An error that concerns every line (no
-such model, a wrong option, no permission) ends the run at once and reports where to go on.
+Without TEXTS each line of standard input is a source, and each line of standard output is its
+answer. The answer to an empty line is an empty line. A byte order mark is left out, and lines end
+as the first one does. If the server is busy or goes away, lines wait without limit, unless
+--timeout-s or --max-attempts sets one. If a line fails, its answer is empty, standard error reports
+its number, and the exit status is 1. If an error concerns every line (no such model, a wrong
+option, no permission), the run ends at once and reports where to go on.
 
---file answers the lines of a file, or of standard input for -, in the same way but in one call,
-which --timeout-s does not limit. If the server shuts down, another one at --target gets the rest.
-If answers go to a file or a pipe, the terminal shows the progress.
+--file answers the lines of a file, or of standard input for -, in one call, which --timeout-s does
+not limit. If the server shuts down, another one of --target gets the rest. If answers go to a file
+or a pipe, the terminal shows the progress.
 
 --num-hypotheses N writes N lines for every source, best first; missing hypotheses are empty lines.
 --return-scores writes SCORE, a tab and the text. SCORE is the sum of the log-probabilities, divided
 by the length as --length-penalty says; --json has the sum too.
 
---segmentation sentences answers each sentence of a TEXT or line by itself and joins the answers, so
-that a TEXT may be a page; line breaks and all other white space come back as they were.
---segmentation none sends each as one; standard error warns of the first that has several sentences.
+--segmentation sentences answers each sentence of a TEXT or line separately and joins the answers,
+so a TEXT may be a page. All white space, such as line breaks, comes back as it was. --segmentation
+none sends each TEXT or line whole; standard error warns of the first with several sentences.
 
-If a source is probably not what the model reads, such as another script or HTML, standard error
-warns of it; --json has the reasons in source_warnings, and for each answer a confidence.
+If the model probably cannot read a source, such as another script or HTML, standard error warns of
+it. --json has the reasons in source_warnings, and a confidence for each answer.
 
-If a hypothesis lacks the target of a term, of --terms or of --glossary, whose source is there,
-standard error reports it; --json has it in unmet_terms. It also reports numbers that differ from
-those of the source, which are in warnings.
+If a source contains a term of --terms or --glossary and its answer lacks the target, standard error
+reports it; --json has it in unmet_terms. Standard error also reports numbers that differ between
+source and answer; --json has them in warnings.
 
 Tokens are subwords, and ▁ is the space before one: "▁anges" "ehen" is angesehen. --json shows the
 tokens of an answer.
@@ -113,7 +113,7 @@ class GenerateCommandOptions(GenerateCallOptions):
             return
         for name in NEED_JSON:
             if getattr(self, name):
-                reason = "needs --json, for a line has no place for it"
+                reason = "needs --json, because a line has no room for it"
                 raise errors.OptionError(f"{flag_of(name)}: {reason}")
         decoding = self.decoding()
         several = (decoding.get("num_hypotheses") or 1) > 1

@@ -36,7 +36,7 @@ class JournalFile:
         self._path = path
         self._options = _plain(options)
         self.damaged_line = 0
-        """Number of the first line that is no entry; 0 if all lines are in order."""
+        """Number of the first line that is not an entry; 0 if all lines are in order."""
         self._file = _opened_alone(path)
         # Behind its last good line this run goes on: the end of a run may have cut one.
         self._kept = 0
@@ -52,14 +52,13 @@ class JournalFile:
         except BlockingIOError:
             raise OptionError(f"--out: {out}: is being written by another run") from None
         except OSError as error:
-            reason = f"the journal {path.name} beside it: {error.strerror}"
+            reason = f"its journal {path.name}: {error.strerror}"
             raise OptionError(f"--out: {out}: {reason}") from None
 
     def entries(self) -> Generator[tuple[int, list[Any]], None, None]:
         """Yields the entries of the file with the numbers of their lines.
 
-        An entry stays in the file once the next one is asked for; :meth:`append` replaces
-        everything after it.
+        An entry stays when the next one is read; :meth:`append` replaces everything after it.
         """
         self._kept = 0
         self._file.seek(0)
@@ -117,7 +116,7 @@ class JournalFile:
             self.close()
 
     def _write(self, text: str) -> None:
-        # What the system has survives the process. A full disk takes a part, then reports.
+        # Data that the system has taken survives the process. A full disk takes a part of it.
         data = text.encode()
         while data:
             data = data[self._file.write(data) :]

@@ -29,23 +29,23 @@ from seqserve.output import json_line
 
 _EPILOG = """\
 Three ways to send:
-  --max-concurrency N   closed loop: always N requests under way; shows the most a server can do
-  --request-rate R      open loop: R requests a second come at random, as users do, however slow the
-                        answers are; shows the times at that load. With --max-concurrency too, at
-                        most N are under way, and the others wait while their time runs
-  --trace FILE          open loop: the moments of a file, a number of seconds in each line
-Without any of them it is a closed loop of 32, without --duration and --num-prompts ten seconds.
+  --max-concurrency N   closed loop: always N requests in flight; shows the highest throughput
+  --request-rate R      open loop: R requests a second at random times, as from users, however slow
+                        the answers are; shows the times at that load. With --max-concurrency too,
+                        at most N are in flight, and the time of the others runs while they wait
+  --trace FILE          open loop: at the times of a file, a number of seconds in each line
+Without any of them it is a closed loop of 32; without --duration and --num-prompts it takes ten
+seconds.
 
---find-rate --p99 50 looks for the highest rate at which 99 of 100 requests are answered within
-50 ms. Each rate is tried for --duration, and longer if it takes longer for 100 requests to come; a
-request that fails counts as late.
+--find-rate --p99 50 searches for the highest rate at which 99 of 100 requests are answered within
+50 ms. Each rate runs for --duration and for at least 100 requests; a failed request counts as late.
 
-Times count from the moment at which a request was due, so that a wait before its sending is not
-lost. Requests are sent once, never again. A time to the first token needs --stream. "generator
-late" is the delay of this command itself: if it is not small beside the times, use --processes.
-A server refuses one client sooner than many: `seqserve serve --caller-share 1` gives this one all.
+Times start when a request is due, so they include a wait before it is sent. Requests are sent once
+and never retried. A time to the first token needs --stream. "generator late" is the delay of this
+command itself: if it is not small compared with the times, use --processes. A server gives one
+client only a share of its queue; `seqserve serve --caller-share 1` gives this command all of it.
 
-Names of options and of the keys in --save-result are those of `vllm bench serve` where it has them.
+Options and keys of --save-result have the names of `vllm bench serve` if it has them.
 Options of `seqserve generate` for search, sampling and lengths apply too, such as --beam-size;
 `seqserve generate --help` explains them.
 
@@ -94,7 +94,7 @@ def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
         *probes_of(search.probes, limit_ms),
     ]
     report += ["", *lines_of(search.result)]
-    report += [f"Beware, {warning}." for warning in search.warnings]
+    report += [f"Warning: {warning}." for warning in search.warnings]
     _write(options, search.result, search.answers, report, search.probes)
     return 0 if search.best else 1
 
@@ -197,7 +197,7 @@ def result_in(path: Path, option: str) -> Mapping[str, Any]:
     except ValueError:
         raise errors.OptionError(f"{name}: is not JSON") from None
     if not isinstance(facts, dict) or "request_throughput" not in facts:
-        raise errors.OptionError(f"{name}: is no result of a load")
+        raise errors.OptionError(f"{name}: is not a result of a load")
     return facts
 
 

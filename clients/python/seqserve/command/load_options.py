@@ -19,7 +19,7 @@ from seqserve.load.result import GOODPUT_TIMES
 from seqserve.options import flag_of, option
 from seqserve.requests import generate_request
 
-_arrivals = partial(option, group="how requests come")
+_arrivals = partial(option, group="arrivals")
 _limit = partial(option, group="limits")
 _output = partial(option, group="output")
 _HTTP_TARGET = "localhost:5000"
@@ -32,7 +32,7 @@ the load."""
 
 
 class Backend(Enum):
-    """What a server speaks."""
+    """Protocol of a server."""
 
     GRPC = "grpc"
     OPEN_INFERENCE = "open-inference"
@@ -56,11 +56,13 @@ class LoadOptions(GenerateCallOptions):
     )
     backend: Backend = option(
         Backend.GRPC,
-        help="What the server speaks: http is /v1/generate of `seqserve gateway`, open-inference"
+        help="Protocol of the server: http is /v1/generate of `seqserve gateway`, open-inference"
         " the protocol of Triton and KServe over gRPC.",
     )
     input_name: str | None = option(
-        None, help="With open-inference: the tensor for the text; by default the only one of texts."
+        None,
+        help="With open-inference: name of the tensor for the text; by default the only one"
+        " of type BYTES.",
     )
     stream: bool = option(False, help="Ask for streams, and time their first token and pieces.")
     dataset_path: Path | None = option(
@@ -71,19 +73,21 @@ class LoadOptions(GenerateCallOptions):
     num_prompts: int | None = option(None, help="Number of requests.", minimum=1)
     duration: float | None = option(
         None,
-        help=f"Seconds for which requests are sent; by default {DURATION_S:g} if neither"
+        help=f"Seconds for which to send requests; by default {DURATION_S:g} if neither"
         " --num-prompts nor --trace ends them.",
         minimum=0.01,
     )
     num_warmups: int = option(
-        _WARM_UPS, help="Requests before, which are not measured.", minimum=0, maximum=100_000
+        _WARM_UPS, help="Requests to send first, unmeasured.", minimum=0, maximum=100_000
     )
-    seed: int = option(0, help="Of arrivals and the choice of texts; equal seeds, equal load.")
+    seed: int = option(
+        0, help="Seed of arrivals and the choice of texts; equal seeds give equal load."
+    )
 
     request_rate: float | None = _arrivals(
         None,
-        help="Mean requests a second of an open loop, inf for all at once; for --find-rate the"
-        " first rate, by default half of what is answered one at a time.",
+        help="Mean requests a second of an open loop, inf for all at once. For --find-rate the"
+        " first rate, by default half the rate of one request at a time.",
         minimum=0.001,
     )
     burstiness: float = _arrivals(
@@ -94,23 +98,23 @@ class LoadOptions(GenerateCallOptions):
         maximum=1000,
     )
     max_concurrency: int | None = _arrivals(
-        None, help="Maximum number of requests under way.", minimum=1, maximum=100_000
+        None, help="Maximum number of requests in flight.", minimum=1, maximum=100_000
     )
     trace: Path | None = _arrivals(
-        None, help="File of the moments at which requests come, in seconds, one a line."
+        None, help="File of the times at which to send requests, in seconds, one a line."
     )
     processes: int = _arrivals(
-        1, help="Processes that send, where one cannot keep up.", minimum=1, maximum=256
+        1, help="Number of sending processes, if one cannot keep up.", minimum=1, maximum=256
     )
 
     connections: int | None = _arrivals(
         None,
-        help="Connections of each process to each server; by default one, and up to 8 if many calls"
-        " are under way. Over HTTP each request under way has one.",
+        help="Connections of each process to each server; by default one, and up to 8 if many"
+        " calls are in flight. Over HTTP each request in flight has one.",
         minimum=1,
     )
 
-    find_rate: bool = _limit(False, help="Look for the highest rate at which --p99 holds.")
+    find_rate: bool = _limit(False, help="Search for the highest rate that keeps the limit --p99.")
     p99: float | None = _limit(
         None,
         help="Milliseconds within which 99 of 100 requests must be answered, for --find-rate.",
@@ -118,15 +122,15 @@ class LoadOptions(GenerateCallOptions):
     )
     timeout_s: float | None = option(
         None,
-        help="Seconds after which a request is given up, from when it was due; by default"
+        help="Seconds after which a request has failed, counted from when it was due; by default"
         f" {DEFAULT_TIMEOUT_S:g}.",
         minimum=0.001,
         group="connection",
     )
     goodput: list[str] = _limit(
         [],
-        help="Count the requests within a time in milliseconds: ttft:200 (first token), tpot:20"
-        " (each after it), e2el:1000 (whole answer).",
+        help="Count requests within limits in milliseconds: ttft:200 (first token), tpot:20 (each"
+        " after it), e2el:1000 (whole answer).",
         metavar="TIME:MS",
     )
 
@@ -135,11 +139,9 @@ class LoadOptions(GenerateCallOptions):
     save_detailed: bool = _output(
         False, help="Write the times of every request to --save-result too."
     )
-    html: Path | None = _output(
-        None, help="File to write a page with plots to, which needs nothing else."
-    )
+    html: Path | None = _output(None, help="File for a self-contained page with plots.")
     compare: bool = _output(
-        False, help="Compare two files of --save-result instead, the second by the first."
+        False, help="Compare two files of --save-result instead: the second with the first."
     )
 
     def __post_init__(self) -> None:
@@ -178,7 +180,7 @@ class LoadOptions(GenerateCallOptions):
             and f"{self.processes} cannot share {places} of --max-concurrency",
             "connections": self.connections is not None
             and self.backend in _OVER_HTTP
-            and "over HTTP each request under way has one",
+            and "over HTTP each request in flight has one",
             "save_detailed": self.save_detailed
             and self.save_result is None
             and "needs --save-result",

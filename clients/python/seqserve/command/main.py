@@ -15,7 +15,7 @@ class Command(NamedTuple):
 
     module: str
     help: str
-    """What the command does, in one line."""
+    """Description of the command in one line."""
     extra: str = ""
     """Extra of the distribution with the dependencies; empty if it needs only the client."""
     function: str = "main"
@@ -35,23 +35,23 @@ COMMANDS = {
     ),
     "export": Command(
         "seqserve_export.command",
-        "turn a trained model into ONNX files, and prove them equal",
+        "convert a trained model to ONNX, and prove that its outputs match",
         "train",
     ),
     "import": Command(
         "seqserve_import.command",
-        "turn a checkpoint of Hugging Face into ONNX files, and prove them equal",
+        "convert a Hugging Face, Marian, CTranslate2 or Argos model to ONNX, and prove it",
         "import",
     ),
     "shortlist": Command(
         "seqserve_export.command",
-        "let a model choose among probable translations only, so that it is faster",
+        "restrict a model to probable translations, so that it is faster",
         "train",
         function="shortlist",
     ),
     "upgrade": Command(
         "seqserve_export.command",
-        "convert models that an older release wrote",
+        "convert models of an older release",
         "train",
         function="upgrade",
     ),
@@ -84,31 +84,29 @@ COMMANDS = {
     ),
     "tokenize": Command(
         "seqserve.command.analysis",
-        "show the tokens that a model divides a text into",
+        "show the tokens of a text",
         function="tokenize",
     ),
     "models": Command(
-        "seqserve.command.models", "list, load and unload models of a server, or fetch some for it"
+        "seqserve.command.models", "list, load, unload and fetch the models of a server"
     ),
     "load": Command(
-        "seqserve.command.load", "send load to a server, and measure how long its answers take"
+        "seqserve.command.load", "send load to a server, and measure its response times"
     ),
     "plan": Command(
-        "seqserve.command.plan", "tell how many servers a rate needs, and what each of them needs"
+        "seqserve.command.plan", "compute how many servers a rate needs, and their resources"
     ),
     "gateway": Command(
         "seqserve_gateway.command",
-        "open a server to HTTP: JSON, and the forms of other translation services",
+        "serve HTTP: JSON, and the APIs of LibreTranslate, DeepL and OpenAI",
         "gateway",
     ),
     "playground": Command(
         "seqserve_gateway.playground",
-        "try models on a page in the browser, and look inside",
+        "try models in the browser, and look inside",
         "playground",
     ),
-    "token": Command(
-        "seqserve.command.token", "make a token for a client of a server that requires one"
-    ),
+    "token": Command("seqserve.command.token", "make a token for a client"),
     "version": Command(
         "seqserve.command.main",
         "print the versions of seqserve and its dependencies",
@@ -143,8 +141,7 @@ make a model and serve it:
   seqserve export runs/numbers --name numbers
   seqserve serve --default-model numbers
 
-take a model that is trained already:
-  seqserve import opus-mt-en-de --name en-de-opus
+import a trained model: seqserve import opus-mt-en-de --name en-de-opus
 
 Every option is a flag and an environment variable, such as --target and SEQSERVE_TARGET. Options of
 the same name share their variable.
@@ -175,7 +172,7 @@ def _dispatch(arguments: list[str]) -> int:
     near = nearest(name, [*COMMANDS], least=len("gen"))
     guess = f"; did you mean {near!r}?" if near else ""
     return process.fail(
-        2, f"there is no command {name!r}{guess}", "`seqserve --help` lists the commands."
+        2, f"unknown command {name!r}{guess}", "`seqserve --help` lists the commands."
     )
 
 

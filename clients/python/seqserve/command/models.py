@@ -40,16 +40,16 @@ _PAIR_HEADINGS = ("FROM", "TO", "MODELS")
 _GLOSSARY_HEADINGS = ("NAME", "FROM", "TO", "ENTRIES", "TROUBLE")
 _MAX_CODES = 5
 _EPILOG = """\
-SHARE is the part of the calls without a version that a version gets; ROWS are those that run and
-those that can, QUEUE the requests that wait; SOURCE and TARGET are the maximum lengths in tokens.
-* marks the versions that calls without model and version may reach.
-With --target host:port,host:port each command asks, or changes, every one of the servers. A name
-that stands for several servers leads to one of them: give their addresses instead.
+SHARE is a version's share of the calls without a version; ROWS are the running rows and their
+maximum, QUEUE the waiting requests; SOURCE and TARGET are the maximum lengths in tokens. * marks
+the versions that calls without model and version may reach. With --target host:port,host:port each
+command asks, or changes, all of these servers. If one name means several servers, a command reaches
+only one of them: give their addresses instead.
 
 more commands, each with its own --help:
   seqserve models load NAME [VERSION]          loads a version and waits until it takes calls
   seqserve models unload NAME VERSION          waits for the version's calls and frees its memory
-  seqserve models traffic NAME 1=90 2=10       splits the calls that name no version
+  seqserve models traffic NAME 1=90 2=10       divides the calls without a version
   seqserve models fetch SOURCE                 puts models into a folder, without a server
   seqserve models index FOLDER                 lists a folder of models for others to fetch
 
@@ -77,8 +77,8 @@ class ListOptions(ModelsOptions):
 
     pairs: bool = option(
         False,
-        help="List the pairs of languages instead, each with the model, or with the two models"
-        " that answer one after the other.",
+        help="List the language pairs instead, each with its model, or with its two models, one"
+        " after the other.",
     )
     # The variable is a folder of the server on this machine.
     glossaries: bool = option(
@@ -134,7 +134,7 @@ _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
     "": (ListOptions, "Lists every version of every model of a server."),
     "load": (LoadOptions, "Loads a version of a model and waits until it takes calls."),
     "unload": (UnloadOptions, "Unloads a version of a model after its calls have ended."),
-    "traffic": (TrafficOptions, "Splits the calls that name no version of a model."),
+    "traffic": (TrafficOptions, "Divides the calls of a model that name no version."),
 }
 
 

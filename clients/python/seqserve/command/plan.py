@@ -23,8 +23,8 @@ from seqserve.output import aligned, json_line
 
 _EPILOG = """\
 It looks for the highest rate at which one server answers 99 of 100 requests in time, as `seqserve
-load --find-rate` does, and divides. Take texts of yours: the time of an answer grows with its
-length, and so does what a server bears.
+load --find-rate` does, and divides. Use your own texts: long ones take longer, and so lower the
+capacity of a server.
 Options of `seqserve generate` for search and lengths apply too, such as --beam-size.
 
 examples:
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         PlanOptions,
         argv,
         prog="seqserve plan",
-        description="Tells how many servers a rate needs, and what each of them needs.",
+        description="Computes how many servers a rate needs, and which resources each needs.",
         epilog=_EPILOG,
         hidden=HIDDEN,
     )
@@ -86,15 +86,15 @@ def _lines(measured: MeasuredReplica, plan: CapacityPlan, assumed: Sequence[str]
     replica = plan.replica
     limit_ms, late_ms = measured.result["limit_p99_ms"], measured.result["p99_e2el_ms"]
     yield (
-        f"One server bears {replica.rate_per_s:,.4g} requests a second within p99 {limit_ms:g} ms"
-        f" ({late_ms:,.1f} ms), {replica.in_flight:,.1f} of them under way."
+        f"One server handles {replica.rate_per_s:,.4g} requests a second within p99 {limit_ms:g} ms"
+        f" ({late_ms:,.1f} ms), with {replica.in_flight:,.1f} in flight."
     )
     yield ""
     yield from aligned([*_rows(plan)])
     yield ""
     yield f"helm upgrade --install seqserve deploy/helm/seqserve --reuse-values --set {_set(plan)}"
     yield from ("", "It assumes:", *(f"- {each}" for each in assumed))
-    yield from (line for each in measured.warnings for line in ("", f"Beware, {each}."))
+    yield from (line for each in measured.warnings for line in ("", f"Warning: {each}."))
 
 
 def _rows(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
@@ -103,7 +103,7 @@ def _rows(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
     yield (
         "replicas",
         f"{replicas:,}: {plan.rate_per_s:,.4g} / ({replica.rate_per_s:,.4g} x {plan.headroom:g}),"
-        f" each at {each:.0%} of what it bears",
+        f" each at {each:.0%} of its capacity",
     )
     yield "a rolling update", f"{SURGE} more at a time, which needs room"
     yield "if one fails", _without_one(plan)
@@ -124,10 +124,10 @@ def _rows(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
 def _without_one(plan: CapacityPlan) -> str:
     left = plan.replicas - 1
     if not left:
-        return "none is left: --set replicas=2 keeps one"
+        return "no server is left; --set replicas=2 keeps one"
     share = plan.load_of(left)
-    much = "" if share <= 1 else ": too much, some would be late or refused; take one more"
-    return f"the others are at {share:.0%} of what they bear{much}"
+    much = "" if share <= 1 else ": some requests would be late or refused; add a server"
+    return f"the others are at {share:.0%} of their capacity{much}"
 
 
 def _set(plan: CapacityPlan) -> str:
@@ -136,7 +136,7 @@ def _set(plan: CapacityPlan) -> str:
 
 def _assumed(options: PlanOptions, measured: MeasuredReplica, plan: CapacityPlan) -> Iterator[str]:
     result, replica = measured.result, plan.replica
-    texts = result["dataset_path"] or "a few sentences in English, for no --dataset-path was given"
+    texts = result["dataset_path"] or "a few English sentences, because --dataset-path is not set"
     lengths = ""
     if result["total_output_tokens"] and result["completed"]:
         source, target = (
@@ -148,22 +148,20 @@ def _assumed(options: PlanOptions, measured: MeasuredReplica, plan: CapacityPlan
         "this machine" if measured.is_here else f"the server that was measured, {result['target']}"
     )
     if replica.cores is None:
-        yield f"as many cores as {where}, and as fast; --cores says how many"
+        yield f"as many cores as {where}, and as fast; set their number with --cores"
     else:
-        yield f"cores as fast as those of {where}, {replica.cores} for each server"
+        yield f"{replica.cores} cores for each server, as fast as the cores of {where}"
     if measured.is_here:
-        yield "what sent the load ran there too, so a server by itself bears a little more"
-    yield "no time on the network beyond that between this command and the server"
+        yield "the load generator ran there too, so a server by itself handles a little more"
+    yield "a network as fast as the one between this command and the server"
     shape = result["burstiness"]
-    come = "at random, a Poisson process" if shape == 1 else f"as with --burstiness {shape:g}"
-    yield f"requests that come {come}, at one rate: take that of the busiest minute"
+    come = "at random (a Poisson process)" if shape == 1 else f"as with --burstiness {shape:g}"
+    yield f"requests that come {come}, at one rate: use the rate of the busiest minute"
     yield "calls spread evenly over the servers, as the client and Envoy spread them"
     source = (
-        "as the chart assumes" if replica.version_bytes is None else "measured, and room for peaks"
+        "as the chart assumes" if replica.version_bytes is None else "measured, with room for peaks"
     )
-    many = (
-        "as the chart assumes" if replica.versions is None else "those loaded, and one that loads"
-    )
+    many = "as the chart assumes" if replica.versions is None else "the loaded ones and one more"
     yield f"{plan.versions} versions ({many}) of {plan.version_mi} MiB ({source})"
 
 
@@ -174,15 +172,15 @@ _OF_ANSWERS = ("mean_e2el_ms", "p99_e2el_ms", "completed", "burstiness")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredReplica:
-    """What one server bears."""
+    """The measured capacity of one server."""
 
     result: Mapping[str, Any]
-    """Of the search for its highest rate."""
+    """Result of the search for its highest rate."""
     replica: Replica
     is_here: bool = False
     """Whether it ran on this machine, for this measurement alone."""
     warnings: Sequence[str] = ()
-    """What makes it doubtful."""
+    """Reasons to doubt it."""
 
 
 def measured_replica(options: PlanOptions) -> MeasuredReplica:
@@ -209,7 +207,7 @@ def _reported(options: PlanOptions) -> Result:
     result = dict(result_in(options.report, "--report"))
     if not _is_of_a_search(result):
         raise errors.OptionError(
-            f"--report: {options.report}: is no result of `seqserve load --find-rate`"
+            f"--report: {options.report}: is not a result of `seqserve load --find-rate`"
         )
     if options.p99_ms not in (None, result["limit_p99_ms"]):
         raise errors.OptionError(
@@ -233,14 +231,14 @@ def _raise_if_none_holds(result: Mapping[str, Any]) -> None:
     tried = [(probe["rate_per_s"], probe["p99_ms"]) for probe in result["probes"]]
     rate_per_s, late_ms = min(tried, default=(0.0, result["lone_p99_ms"]))
     load = f"at {rate_per_s:,.3g} requests a second" if tried else "with one request at a time"
-    late = "without limit, for some fail" if late_ms == "inf" else f"{late_ms:,.1f} ms"
+    late = "infinite, because some fail" if late_ms == "inf" else f"{late_ms:,.1f} ms"
     error = errors.SeqserveError(
-        f"no rate holds p99 within {result['limit_p99_ms']:g} ms: {load}, the least that was tried,"
-        f" it is {late}"
+        f"no rate keeps p99 within {result['limit_p99_ms']:g} ms: {load}, the lowest load tried,"
+        f" p99 is {late}"
     )
     error.add_note(
-        "A higher --p99-ms, shorter texts, a smaller --beam-size, or a smaller model, or one at"
-        " int8, may help, and so may a machine that does nothing else meanwhile."
+        "A higher --p99-ms, shorter texts, a smaller --beam-size, a smaller model or one at int8"
+        " may help, and so may a machine that does nothing else."
     )
     raise error
 

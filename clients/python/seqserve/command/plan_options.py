@@ -36,37 +36,38 @@ class PlanOptions(GenerateCallOptions):
     """The options of ``seqserve plan``."""
 
     rate: float = option(
-        help="Requests a second that the servers must bear together.", minimum=0.001, maximum=1e9
+        help="Requests a second that all servers together must handle.", minimum=0.001, maximum=1e9
     )
     p99_ms: float | None = option(
         None,
-        help="Milliseconds within which 99 of 100 requests must be answered; required, but with"
-        " --report that of the report.",
+        help="Milliseconds within which 99 of 100 requests must be answered; required, unless"
+        " --report has it.",
         minimum=0.001,
     )
     headroom: float = option(
         0.7,
-        help="Share of its highest rate that each server gets: the rest is for bursts, for a server"
-        " that fails, and for what a short measurement does not show.",
+        help="Share of its highest rate that each server gets. The rest is for bursts, for a"
+        " failed server, and for the error of a short measurement.",
         minimum=0.05,
         maximum=1,
     )
 
     target: str = _measured(
         "",
-        help="Address of the server to measure, host:port; by default one is started here for as"
-        " long, which needs the extra server.",
+        help="Address of the server to measure, host:port; by default the command starts one"
+        " here, which needs the extra server.",
     )
     report: Path | None = _measured(
         None,
-        help="Measure nothing: a file of `seqserve load --find-rate --p99 MS --save-result`.",
-        # Its variable is one letter away from that of a port.
+        help="Plan from a result instead of measuring: a file of `seqserve load --find-rate --p99"
+        " MS --save-result`.",
+        # Its variable differs in one letter from the variable of a port.
         has_variable=False,
     )
     cores: int | None = _measured(
         None,
-        help="Cores of the server that is measured, which each replica gets too; one that starts"
-        " here is kept to as many, by default all of this machine.",
+        help="Cores of the measured server; each replica gets as many. A server that is started"
+        " here is limited to them, by default to all of this machine.",
         minimum=1,
     )
     # Their variables are options of a server on this machine.
@@ -85,8 +86,7 @@ class PlanOptions(GenerateCallOptions):
 
     duration: float = option(
         60.0,
-        help="Seconds that the search takes, more or less; with more its end is less a matter of"
-        " luck.",
+        help="Approximate length of the search in seconds; a longer one is more exact.",
         minimum=1,
         group="load",
     )
@@ -123,20 +123,20 @@ class PlanOptions(GenerateCallOptions):
 
     @property
     def known_cores(self) -> int | None:
-        """Cores of the server; None where nobody says so."""
+        """Cores of the server; None if they are unknown."""
         is_here = self.is_started and self.report is None
         return self.cores or (available_cores() if is_here else None)
 
     @contextmanager
     def load_options(self) -> Generator[LoadOptions, None, None]:
-        """Starts a server if there is none, and yields the load that measures it."""
+        """Starts a server unless a target is given, and yields the load that measures it."""
         call = {each.name for each in fields(GenerateCallOptions)}
         load = {name: getattr(self, name) for name in (*call, *_LOAD)}
         load |= {"find_rate": True, "p99": self.p99_ms, "duration": self.duration / _PROBES}
         if not self.is_started:
             yield LoadOptions(**load)
             return
-        # What guards another server has no place here.
+        # TLS and tokens of another server do not apply here.
         guards = [name for name in load if name.startswith(("tls", "token"))]
         with local_server(self._flags(), cores=self.known_cores) as target:
             yield LoadOptions(**{**load, **dict.fromkeys(guards), "target": target})
@@ -165,7 +165,7 @@ def local_server(flags: Sequence[str], *, cores: int | None = None) -> Iterator[
     ports = ("--port", "0", "--metrics-port", "0", "--log-level", "warning")
     variables = os.environ.items()
     own = {name: value for name, value in variables if not name.startswith("SEQSERVE_")}
-    # What ends this process ends the server too.
+    # A signal that ends this process ends the server too.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryFile() as log:

@@ -39,7 +39,7 @@ GRACE_S = 5.0
 _INTERRUPTED, _READER_GONE = 130, 141
 
 last_word: Callable[[], str] = str
-"""Returns what an interrupted command says on standard error, however it ends."""
+"""Returns the message of an interrupted command on standard error."""
 
 _is_interrupted = False
 _failure = 0
@@ -73,7 +73,7 @@ def fail(status: int, *lines: str) -> int:
 
 
 def write_bytes(data: bytes) -> None:
-    """Writes to standard output what is not UTF-8."""
+    """Writes text to standard output even if it is not valid UTF-8."""
     try:
         sys.stdout.buffer.write(data)
     except OSError as error:
@@ -126,7 +126,7 @@ def clean_up_first() -> None:
 def begin() -> None:
     """Ends the process at an interrupt, and after a failure without the end of the interpreter.
 
-    A command that fails may leave calls under way. The end of the interpreter stops gRPC's threads
+    A command that fails may leave calls in flight. The end of the interpreter stops gRPC's threads
     where they are, perhaps with the lock that a call needs when it is deleted.
     """
     # The first to be registered runs last.
@@ -142,7 +142,7 @@ def end_with(status: int) -> None:
         # A library that swallows it must not hide it, nor the timer outlive its handler.
         status = _INTERRUPTED
     if status in (_INTERRUPTED, _READER_GONE):
-        # What waits for threads would wait for calls that are under way.
+        # Joining threads here would wait for calls in flight.
         _flush_and_exit(status)
     _failure = status
     sys.exit(status)

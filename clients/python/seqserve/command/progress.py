@@ -35,7 +35,7 @@ class Progress:
     ) -> None:
         """Starts to count ``unit``, a plural.
 
-        An earlier run has done ``begin`` of them; ``total`` is None if nobody knows it.
+        An earlier run has done ``begin`` of them; ``total`` is None if it is unknown.
         """
         self._total = total
         self._stream = stream
@@ -87,7 +87,7 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def outages_reported(before: Callable[[], object] = lambda: None) -> Generator[None, None, None]:
-    """Reports outages of the servers of all clients on standard error, and their ends.
+    """Reports the beginnings and ends of server outages on standard error, for all clients.
 
     ``before`` is called before each report.
     """

@@ -10,9 +10,9 @@ from seqserve.errors import OptionError
 from seqserve.options import option, parse
 
 _EPILOG = """\
-Prints the token on standard output, once: it is stored nowhere. Prints the line for the server's
-file on standard error, or adds it to the file, which the server reloads by itself. To replace a
-token, add a line for a new token, distribute that, then delete the old line.
+Prints the token on standard output; it is stored nowhere. Prints the line for the server's file on
+standard error, or adds it to the file, which the server reloads by itself. To replace a token, add
+a line for a new token, distribute the new token, then delete the old line.
 
 examples:
   seqserve token --name web
@@ -30,13 +30,13 @@ class TokenOptions:
     name: str = option("", help="Name of its owner, which the server logs with every call.")
     scope: list[Scope] = option(
         [Scope.GENERATE],
-        help="What it allows: generate to call models, admin to change what is served. By default"
-        " generate.",
+        help="Scope of the token: generate to call models, admin to change the served models. By"
+        " default generate.",
     )
     quota: list[str] = option(
         [],
-        help="What calls with tokens of its name may use in a day or a month of UTC, as"
-        " characters/month=1000000; also requests and tokens. By default all.",
+        help="What calls with this name may use in a day or month of UTC, such as"
+        " characters/month=1000000; also requests and tokens. By default unlimited.",
         metavar="KIND/PERIOD=NUMBER",
     )
     tokens: Path | None = option(
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
         TokenOptions,
         argv,
         prog="seqserve token",
-        description="Makes a token for a client, and the line that a server needs to accept it.",
+        description="Makes a token for a client, and the line by which a server accepts it.",
         epilog=_EPILOG,
     )
     token = new_token()

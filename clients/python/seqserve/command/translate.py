@@ -59,11 +59,11 @@ The suffix of a file tells its format; --format names it where the suffix is ano
   docx, pptx, xlsx, odt, odp, ods, epub
               office documents and books, which need --out
 
-Markup, code, times, placeholders such as {name} and %s, what has no letter, line ends, encoding and
-byte order mark stay. Without FILES it translates standard input to standard output.
+Markup, code, times, placeholders such as {name} and %s, texts without a letter, line endings,
+encoding and byte order mark stay. Without FILES it translates standard input to standard output.
 
-While it writes OUT, translations are kept in a hidden file beside it. After a break, the same
-command takes them from there and goes on. OUT is there when it is complete.
+While it works, a hidden file in the folder of OUT keeps the translations. After a break, run the
+same command again to continue. OUT appears when it is complete.
 
 Options of `seqserve generate` for search, sampling, lengths and constraints apply too, such as
 --length-penalty and --suppress-tokens; `seqserve generate --help` explains them.
@@ -96,7 +96,7 @@ class TranslateOptions(GenerateCallOptions):
     format: Format | None = option(None, help="Format of all files, whatever their suffix.")
     report: Path | None = option(
         None,
-        help="File to write what was translated, copied and left, and why, as JSON.",
+        help="File for a report as JSON: what was translated, copied and left, and why.",
         has_variable=False,
     )
     field: str | None = option(None, help="Field of JSON lines to translate, in its place.")
@@ -115,7 +115,7 @@ class TranslateOptions(GenerateCallOptions):
     )
     concurrency: int = option(
         BULK_CONCURRENCY,
-        help="Maximum number of passages under way: fewer leave more room for others.",
+        help="Maximum number of passages in flight: fewer leave more room for others.",
         minimum=1,
         maximum=1024,
     )
@@ -149,7 +149,7 @@ def main(argv: list[str]) -> int:
         TranslateOptions,
         argv,
         prog="seqserve translate",
-        description="Translates documents, and keeps all that is not their text.",
+        description="Translates the text of documents and keeps everything else.",
         epilog=_EPILOG,
         hidden=options_outside("languages", "beam search"),
     )

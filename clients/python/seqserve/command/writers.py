@@ -57,7 +57,7 @@ class Writer(ABC):
     """Receives the passages of a document in order, with their outcomes."""
 
     label: str
-    """What a report says before the number of a source, such as "line"."""
+    """The word before the number of a source in reports, such as "line"."""
     before_report: Callable[[], object] = lambda: None
     """Called before each report."""
     count: int = 0
@@ -152,8 +152,8 @@ class AnswerWriter(Writer):
 class TextWriter(AnswerWriter):
     """Writes a fixed number of lines for each source, empty ones for missing hypotheses.
 
-    A text in segments is answered in as many lines as it has. Reports unmet terms and warnings on
-    standard error, because a line has no place for them.
+    The answer to a text in segments has as many lines as the text. Unmet terms and warnings go to
+    standard error, because a line has no room for them.
     """
 
     hypotheses: int
@@ -233,7 +233,7 @@ class DocumentWriter(Writer):
     journal: Journal | None = None
     """Translations that an earlier run has made."""
     totals: Report = field(default_factory=Report)
-    """What became of the passages."""
+    """Report of the passages."""
     part: str = ""
     """The part of an archive that is written."""
 

@@ -1,4 +1,4 @@
-"""The words of a translation, and where each comes from."""
+"""The words of a translation, and the source place of each."""
 
 import re
 from bisect import bisect_right
@@ -22,7 +22,7 @@ class Word(NamedTuple):
     begin: int
     end: int
     source: int | None
-    """Where it comes from; None if nothing is known of that."""
+    """Its place in the source; None if it is unknown."""
     source_end: int
     """Where that ends."""
     counts: bool
@@ -30,7 +30,7 @@ class Word(NamedTuple):
 
 
 def words_of(translation: Translation, cuts: Sequence[int]) -> list[Word]:
-    """Divides a translation into words; a word comes from where most of its characters do.
+    """Divides a translation into words; most characters of a word decide its place in the source.
 
     Words end at ``cuts`` too, which are in order.
     """

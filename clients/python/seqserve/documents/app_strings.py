@@ -90,7 +90,7 @@ def _apple_pieces(source: str) -> Iterator[Piece]:
         if entry is None:
             behind = len(source) - len(source[at:].lstrip())
             line = source.count("\n", 0, behind) + 1
-            raise ParseError(line, 'is no entry "key" = "value"; of a .strings file')
+            raise ParseError(line, 'is not an entry "key" = "value"; of a .strings file')
         if entry["value"] is not None:
             yield Piece(Kind.BREAK, source[end : entry.start("value")])
             yield from pieces(entry["value"], _APPLE)

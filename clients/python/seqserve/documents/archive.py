@@ -26,15 +26,15 @@ _MAX_TEXT_BYTES = 1 << 26
 _MAX_INDEX_BYTES = 1 << 23
 _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 16
-# Of the parts of a book, its pages and its table of contents.
+# Parts of a book: its pages and its table of contents.
 _PAGES = {"application/xhtml+xml", "application/x-dtbncx+xml"}
-# What a sheet has texts in; others are in a part that all sheets share.
+# Elements of a sheet with texts; other texts are in a part that all sheets share.
 _IN_SHEET = re.compile(rb"inlineStr|(?:odd|even|first)(?:Header|Footer)")
 # Elements whose attributes name cells by their texts. Excel repairs a file where they differ.
 _NAMED = re.compile(r"<(?:[^\s<>/:]+:)?(?:tableColumn|cacheField)(\s[^<]*)")
 _ATTRIBUTE_NAME = re.compile(r"\s(?:name|totalsRowLabel)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
-# What an archive says that it is, or a folder in it.
+# The type that an archive declares, or a folder that it contains.
 _MARKS = {
     **{f"{_OPEN_DOCUMENT}text": Format.ODT, f"{_OPEN_DOCUMENT}presentation": Format.ODP},
     **{f"{_OPEN_DOCUMENT}spreadsheet": Format.ODS, "application/epub+zip": Format.EPUB},
@@ -44,7 +44,7 @@ DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
 )
-"""Python's errors for a damaged archive, besides OSError."""
+"""Python's errors for a damaged archive, in addition to OSError."""
 
 
 @contextmanager
@@ -232,4 +232,4 @@ def _name(archive: zipfile.ZipFile, part: zipfile.ZipInfo | None) -> str:
 def _unreadable(name: str, error: Exception) -> OptionError:
     if isinstance(error, OSError) and error.strerror:
         return OptionError(f"{name}: {error.strerror}")
-    return OptionError(f"{name}: is no archive that can be read: {error}")
+    return OptionError(f"{name}: is not a readable archive: {error}")

@@ -20,7 +20,7 @@ _TEXTS |= {"aria-description", "aria-label", "aria-placeholder", "aria-roledescr
 _TEXTS |= {"aria-valuetext"}
 _BUTTONS = {"button", "reset", "submit"}
 _LANGUAGES = {"lang", "xml:lang"}
-# What pages are called where others link to them.
+# Attributes with a page's title in links.
 _META = {"description", "og:description", "og:image:alt", "og:title"}
 _META |= {"twitter:description", "twitter:image:alt", "twitter:title"}
 _NAMES = "|".join({*_TEXTS, *_LANGUAGES, "content", "value"})
@@ -48,7 +48,7 @@ class Languages(NamedTuple):
         return bool(code and self.source) and not folded(code).may_be(folded(self.source))
 
     def renamed(self, code: str) -> str:
-        """Returns the code that a translation has in the place of one of the source."""
+        """Returns the language code of a translation for a code of the source."""
         if not (code and self.source and self.target) or self.is_other(code):
             return code
         _, *subtags = re.split("[-_]", self.target)
@@ -94,7 +94,7 @@ def _values(tag: str) -> Iterator[tuple[str, str, int, int]]:
     at = element.end() if element else len(tag)
     found: dict[str, re.Match[str]] = {}
     while attribute := _ATTRIBUTE.match(tag, at):
-        # Of equal names the first one counts.
+        # If names are equal, the first one counts.
         found.setdefault(attribute["name"].lower(), attribute)
         at = attribute.end()
     values = {name: html.unescape(each[each.lastgroup or ""]) for name, each in found.items()}

@@ -38,13 +38,13 @@ def unmarked(head: bytes) -> str:
 def decoded(content: bytes, fallback: str = "") -> tuple[str, str, str]:
     """Decodes a whole text, which is UTF-8 unless a byte order mark tells otherwise.
 
-    One that is not UTF-8 has the encoding ``fallback``, if there is one.
+    If it is not UTF-8, it has the encoding ``fallback``, if that is given.
 
     Returns:
         The text without its mark, the mark or nothing, and the encoding to write it back in.
 
     Raises:
-        OptionError: It is not in that encoding, or has a NUL character, so it is no text.
+        OptionError: It is not in that encoding, or has a NUL character, so it is not text.
     """
     told = marked(content)
     encoding = told or "utf-8"

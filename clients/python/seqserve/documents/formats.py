@@ -39,7 +39,7 @@ class Format(Enum):
     EPUB = "epub", "html.parse_xhtml", ".epub"
 
     parser: str
-    """What reads it: a function, or a method, of a module of this package."""
+    """Its reader: a function or method of a module in this package."""
     suffixes: tuple[str, ...]
 
     def __new__(cls, value: str, parser: str, *suffixes: str) -> Self:
@@ -78,8 +78,8 @@ def format_of(path: Path) -> Format:
     """Returns the format by the suffix of a file; one without a suffix is plain text."""
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is None:
-        reason = f"{path.suffix} is no format that is known"
-        hint = "--format text translates every line of it, --help lists the formats"
+        reason = f"{path.suffix} is not a known format"
+        hint = "--format text translates every line, --help lists the formats"
         raise OptionError(f"{path}: {reason}; {hint}")
     return kind
 

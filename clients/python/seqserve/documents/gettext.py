@@ -126,6 +126,6 @@ def _statements(source: str) -> Iterator[_Statement]:
         else:
             match = _OTHER.match(source, at)
         if match is None:
-            raise ParseError(line, "is no line of a PO file: no keyword with a string, no comment")
+            raise ParseError(line, "is not a line of a PO file: neither a keyword nor a comment")
         line += match[0].count("\n")
         at = match.end()

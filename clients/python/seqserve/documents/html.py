@@ -36,7 +36,7 @@ _INLINE |= {"i", "ins", "mark", "q", "s", "small", "span", "strike", "strong", "
 _INLINE |= {"time", "tt", "u"}
 _KEPT_INLINE = _INLINE | {"code", "kbd", "samp", "var"}
 _INLINE_VOID = {"img", "wbr"}
-# What a document that begins with a part of a table is a part of; elsewhere such tags mean nothing.
+# The context of a document that begins with a part of a table; elsewhere these tags mean nothing.
 _CONTEXTS = {"caption": "table", "tbody": "table", "tfoot": "table", "thead": "table"}
 _CONTEXTS |= {"tr": "tbody", "td": "tr", "th": "tr"}
 # The parser counts lines by all of them.
@@ -80,7 +80,7 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
     plain = _without_foreign(source, root, line_begins)
     tokens = [*tokenize(plain, resolve_references=False)]
     places = [line_begins[token.line - 1] + token.col for token in tokens]
-    # What is unfinished at the end has no token.
+    # An unfinished tag at the end has no token.
     pieces = [Piece(Kind.BREAK, source[: next(iter(places), None)])]
     before = ""
     for token, (begin, end) in zip(tokens, pairwise([*places, len(source)]), strict=True):

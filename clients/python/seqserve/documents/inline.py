@@ -1,8 +1,7 @@
 """Text with markup within it, such as a paragraph of HTML: one passage, without its markup.
 
-The markup returns to the words that it was around, by the alignment of their translation
-(:mod:`.placement`). What is no whole element divides the text: a tag without its counterpart, code,
-a break.
+The markup returns to its words, by the alignment of their translation (:mod:`.placement`). Anything
+but a whole element divides the text: a tag without its counterpart, code, a break.
 """
 
 import re
@@ -146,7 +145,7 @@ def _text_within(written: list[str], piece: Piece, syntax: Syntax) -> Iterator[P
         if isinstance(part, str):
             written.append(part)
             continue
-        # What is around a part in its document is not where it is written.
+        # The surroundings of a part in its document are not written with it.
         divided = [*part.split_passages()] if part.split_passages else [replace(part, before="")]
         written.append(part.before)
         for each in divided:
@@ -218,12 +217,12 @@ _SPACE = re.compile(r"([ \t\r\n\f]+)")
 _SEPARATOR = re.compile(r"\s*(?:[›»‹«>|¦/\\→•·∙⋅・❯▸▶]\s*)+")
 # Characters of a label; a longer text may be a sentence that is formatted in parts.
 _MAX_LABEL = 40
-# What may be between separators, each element by its letter as of _letter.
+# Valid contents between separators; each element is written as its letter of _letter.
 _ITEMS = re.compile(r" *+(?:l *+)?(?:[te]|a(?: *+a)*+|[an](?: ++[an])*+|a(?: *+, *+a)++)? *+")
 
 
 def items_of(elements: Sequence[Element], syntax: Syntax) -> list[Element]:
-    """Divides a menu into its items and what is between them; returns nothing if it is no menu.
+    """Divides a menu into its items and the separators between them; empty if it is not a menu.
 
     Between separators, an item is a text or an element. Between commas it is a link, and between
     white space a link or a short span.

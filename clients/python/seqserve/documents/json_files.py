@@ -60,7 +60,7 @@ def _parts_of_line(line: str, field: str) -> Iterator[str | Passage]:
 
 
 def without_text(value: object, field: str) -> str:
-    """Describes a value that is no object, or one without a text in a field."""
+    """Describes a value that is not an object, or one without a text in a field."""
     if not isinstance(value, dict):
         return f"is not an object, so it has no text in the field {field!r}"
     names = [repr(name) for name, member in value.items() if isinstance(member, str)]

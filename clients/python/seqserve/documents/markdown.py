@@ -24,14 +24,14 @@ from seqserve.words import has_words
 
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 _ESCAPED = re.compile(rf"\\({_PUNCTUATION})")
-# What may be markup within a line.
+# Possible markup within a line.
 _MARK = (
     rf"\\(?={_PUNCTUATION}|$)|[`\[\]]|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|~(?=~)|(?<=~)~"
     r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
-# What is markup in extensions of Markdown alone.
+# Markup of Markdown extensions only.
 _OF_EXTENSIONS = "#$@^{|}~"
-# What makes a line a heading, an item, a quote, a container, or the line above a heading.
+# Marks of a heading, an item, a quote, a container, or of the line above a heading.
 _START = re.compile(
     r"\A(?:(?=#{1,6}(?!\S)|[-+](?!\S)|-[- ]*$|=+\s*$|>|:(?!\S)|:{3}|/{3}|!{3}|\?{3}|={3}|\$\$)"
     r"|\d{1,9}(?=[.)](?!\S)))"
@@ -134,7 +134,7 @@ def _block(raw: str, token: Token) -> Iterator[str | Passage]:
 def _text(source: str, token: Token, places: list[int], ends: list[int]) -> _Text | None:
     """Finds the text of a block in the document; nothing if it is not there.
 
-    Its lines are joined by spaces; by line feeds where a break is marked, or a line is no text.
+    Its lines are joined by spaces; by line feeds where a break is marked, or a line is not text.
     """
     assert token.map
     number, last = token.map[0], max(token.map[1], token.map[0] + 1)

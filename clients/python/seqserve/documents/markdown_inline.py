@@ -58,7 +58,7 @@ _ELEMENTS = {"em", "strong", "s", "a"}
 _POINTS = {
     "code_inline": Kind.PLACEHOLDER,
     **dict.fromkeys(["math_inline", "math_inline_double"], Kind.PLACEHOLDER),
-    # Of an address between angles.
+    # An address in angle brackets.
     "link_open": Kind.PLACEHOLDER,
     "image": Kind.EMPTY,
     "softbreak": Kind.BREAK,
@@ -125,7 +125,7 @@ class _State(StateInline):
         return token
 
     def places(self) -> Iterator[_Place]:
-        """Yields where each piece that is no text begins and ends."""
+        """Yields where each piece that is not text begins and ends."""
         label = 0
         for token in self.tokens:
             begin, end = token.meta.get("place", (0, 0))
@@ -153,7 +153,7 @@ class _State(StateInline):
 
 class _Rules(ParserInline):
     def parse(self, src: str, md: Any, env: Any, tokens: list[Token]) -> list[Token]:
-        # The text in the place of an image stays with it.
+        # The text in place of an image stays with it.
         return tokens
 
 
@@ -194,8 +194,7 @@ def _span(state: Any, silent: bool) -> bool:
         return False
     if not silent:
         state.push("span", "", 0).meta["kind"] = kind
-    # A note within the text of a link is no link within a link, as the parser takes what it skips
-    # behind a bracket for.
+    # A note within the text of a link is not a nested link, although the parser takes it for one.
     is_note = silent and state.src.startswith("[^", state.pos)
     state.pos = state.pos + 1 if is_note else end
     return True

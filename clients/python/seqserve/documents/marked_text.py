@@ -10,9 +10,9 @@ from seqserve.documents.syntax import Syntax
 
 BLANK = " \t\r\n\f"
 _SPACE = re.compile(f"[{BLANK}]+")
-# What follows a word without a space.
+# Characters that follow a word without a space.
 _MARK_AFTER = re.compile(r"[,.;:!?…)\]}%»”。、，！？]")
-# What of a placeholder a model may well read.
+# Parts of a placeholder that a model can read.
 _MAX_STAND_IN = 40
 
 
@@ -39,10 +39,10 @@ class MarkedText:
     def add(
         self, elements: Sequence[Element], write: Callable[[str], str], behind: str = ""
     ) -> tuple[list[Mark], Callable[[str], str]]:
-        """Adds the text of elements; ``behind`` is the character that follows.
+        """Adds the text of elements; ``behind`` is the following character.
 
         Returns:
-            The marks of those that are no text, and how text that is in none of them is written.
+            The marks of elements that are not text, and how to write text outside of all of them.
         """
         base = base_of(elements)
         write = base.syntax.write if base and base.syntax else write

@@ -23,9 +23,9 @@ class Mark(NamedTuple):
     is_kept: bool = False
     """Whether its text represents it in the translation too, as the server keeps it."""
     is_apart: bool = False
-    """Of one at a place: whether white space is before it."""
+    """For a mark at a place: whether white space is before it."""
     is_glued: bool = False
-    """Of one at a place: whether a word follows at once."""
+    """For a mark at a place: whether a word follows at once."""
     is_space: bool = False
     """Whether it is a space of the text."""
     write: Callable[[str], str] | None = None

@@ -28,7 +28,7 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
         raw: The text as the document writes it.
         syntax: How it writes texts, with its escapes.
         others: A pattern of more placeholders.
-        is_whole: Whether it is all of a text, so that white space around it is no part of it.
+        is_whole: Whether it is a whole text, so that white space around it does not belong to it.
     """
     text = SourceText(raw, syntax)
     begin, last = 0, len(text.text)
@@ -71,8 +71,8 @@ def _kind(text: str, match: re.Match[str]) -> tuple[Kind, str]:
 def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
     """Returns whether a placeholder begins or ends a pair, as in ``%1$shere%2$s``.
 
-    It is next to a word, and on its other side there is none. Of two letters, because a letter may
-    be a unit: ``{hours}h{minutes}``.
+    It is next to a word on one side only. The word has at least two letters, because a single
+    letter may be a unit: ``{hours}h{minutes}``.
     """
     before = text[max(0, match.start() - 2) : match.start()]
     behind = text[match.end() : match.end() + 2]
@@ -89,9 +89,9 @@ def _half(text: str, match: re.Match[str]) -> tuple[Kind, str]:
 _BEGIN = re.compile(r"\{\s*+[\w.]++\s*+,\s*+(plural|select|selectordinal|choice)\s*+,")
 # A quote without an end takes the rest.
 _BRACE = re.compile(r"'[{}](?:[^']|'')*+(?:'|\Z)|[{}]")
-# Of a choice of Java, ``{0,choice,0#none|1#one|1<many}``: limits begin its texts, bars end them.
+# Marks in a Java choice, ``{0,choice,0#none|1#one|1<many}``: limits begin its texts, bars end them.
 _LIMIT = re.compile(r"'(?:[^']|'')*+(?:'|\Z)|[{}|#<\u2264]|\\u2264")
-# Deeper messages are texts; nobody writes them.
+# Deeper messages are read as texts; they do not occur in practice.
 _MAX_DEPTH = 16
 
 
@@ -172,9 +172,8 @@ def target(
     """Returns the passage of a place for a translation.
 
     Args:
-        kept: What is in the place; it stays there without a translation.
-        opening: What is written before a translation.
-        closing: What is written after it.
+        kept: Content of the place, which stays without a translation. opening: Text before a
+        translation. closing: Text after it.
     """
     parts = [*passages([*source], syntax)]
     texts = [index for index, part in enumerate(parts) if part.has_words]

@@ -21,13 +21,13 @@ from seqserve.documents.xml_text import Table
 _OFFICE = ("http://schemas.openxmlformats.org/{}/2006/main", "http://purl.oclc.org/ooxml/{}/main")
 _NEWER = "http://schemas.microsoft.com/office/{}"
 _OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:"
-# What the header of a sheet has within its text: sections and formats, and then fields.
+# Codes within the text of a sheet's header: sections and formats, then fields.
 _QUOTE = r"(?:\"|&quot;)"
 _CODE = re.compile(
     rf"&amp;(?:(?P<field>[PNDTFAZG](?:[+-]\d+)?)|(?P<sign>&amp;)"
     rf"|{_QUOTE}(?:[^\"&]|&(?!quot;))*+{_QUOTE}|\d+|K(?:[\dA-Fa-f]{{6}}|\d\d[+-]\d{{3}})|[A-Za-z])"
 )
-# What of the format of a run is of the source: its language, and marks of the spelling.
+# Parts of a run's format that concern the source: its language, and marks of the spelling.
 _OF_SOURCE = re.compile(
     r"\s(?:lang|altLang|noProof|dirty|err|smtClean)\s*=\s*(?:\"[^\"]*\"|'[^']*')"
 )
@@ -83,7 +83,7 @@ _PACKAGE = Table(
         **dict.fromkeys(("w:del", "w:moveFrom", "w:pPr", "w:rt"), Role.POINT),
         **dict.fromkeys(("a:pPr", "a:endParaRPr", "s:rPh", "s:phoneticPr"), Role.POINT),
         **dict.fromkeys(("w:proofErr", "w:softHyphen", "w:lastRenderedPageBreak"), Role.NOTHING),
-        # Of the format of a run: the language and the checks of the source.
+        # Parts of a run's format: the language and the checks of the source.
         **dict.fromkeys(("w:lang", "w:noProof"), Role.NOTHING),
         **dict.fromkeys(("w:ins", "w:moveTo", "w:hyperlink", "w:smartTag"), Role.INLINE),
         **dict.fromkeys(("w:sdt", "w:sdtContent", "w:customXml", "w:dir", "w:bdo"), Role.INLINE),
@@ -98,8 +98,8 @@ _PACKAGE = Table(
     of_source=_OF_SOURCE,
     bare={"a:r"},
 )
-"""Runs whose format is not that of the first one follow their words, as links, fields and inserted
-text do; tabs, breaks and frames divide a paragraph."""
+"""Runs with another format than the first follow their words, as links, fields and inserted text
+do; tabs, breaks and frames divide a paragraph."""
 
 
 def _cell(node: Node, parent: Node) -> Role | None:
@@ -148,7 +148,7 @@ def parse(lines: Lines, kept: Container[str] = ()) -> Iterator[Passage]:
 
 def _role(kept: Container[str], is_model: bool, node: Node, parent: Node) -> Role | None:
     if is_model and node.name == "p:sp" and _PLACEHOLDER.search(next(node.elements(), node).raw):
-        # A model's placeholders have texts that nobody sees.
+        # Placeholders of a layout have texts that no slide shows.
         return Role.POINT
     if node.name == "tc:text" and any(each.name == "tc:mentions" for each in parent.elements()):
         # Places in the text are counted elsewhere.

@@ -51,7 +51,7 @@ def parts(text: str) -> list[str]:
 
 
 class Link(NamedTuple):
-    """A token of a translation and where it comes from. Places count characters."""
+    """A token of a translation and its place in the source. Places count characters."""
 
     source_begin: int
     source_end: int
@@ -64,7 +64,7 @@ class Translation(NamedTuple):
 
     text: str
     alignment: tuple[Link, ...] = ()
-    """Where its tokens come from, in order; empty if nothing is known of that."""
+    """The source places of its tokens, in order; empty if they are unknown."""
     warnings: tuple[str, ...] = ()
     """Its probable faults, in words."""
 
@@ -84,7 +84,7 @@ class Passage:
     source: str = ""
     """The passage as the document has it; kept if it cannot be translated."""
     text: str = ""
-    """What the passage says; empty if it says nothing."""
+    """The text of the passage; empty if it has none."""
     kept: tuple[str, ...] = ()
     """Parts of the text that the translation must have as they are."""
     copied: str = ""

@@ -11,8 +11,8 @@ from seqserve.documents.syntax import Syntax
 from seqserve.words import has_words
 
 FIELD = "field"
-"""Name of an element whose text a program makes anew."""
-# Deeper elements divide the text; nobody writes them.
+"""Name of an element whose text a program regenerates."""
+# Deeper elements divide the text; they do not occur in practice.
 _MAX_DEPTH = 32
 
 
@@ -31,12 +31,12 @@ class Kind(Enum):
     SPACE = "space"
     """Markup that is white space."""
     PLACEHOLDER = "placeholder"
-    """Markup in the place of words, such as ``{name}``: the server reads and keeps it."""
+    """Markup in place of words, such as ``{name}``: the server reads and keeps it."""
     BREAK = "break"
     """A piece that divides the text, and stays as it is."""
     EDGE = "edge"
     """A place within a run: ``text`` ends the run before a translation that begins there, and
-    ``written`` begins it again behind one that ends there."""
+    ``written`` begins the run again after a translation that ends there."""
 
 
 class Piece(NamedTuple):
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
     raw: str
     """As the document has it."""
     name: str = ""
-    """Of a tag; one that opens belongs to one of the same name that closes."""
+    """Name of a tag; an opening tag belongs to a closing one of the same name."""
     why: str = ""
     """Why what divides the text stays, as in :attr:`.Passage.copied`."""
     text: str | None = None
@@ -73,7 +73,7 @@ class Element:
 
     piece: Piece
     text: str = ""
-    """Of a text or a placeholder: what it says."""
+    """Content of a text or a placeholder."""
     children: tuple[Element, ...] = ()
     closing: Piece | None = None
     has_text: bool = False
@@ -81,7 +81,7 @@ class Element:
     has_words: bool = False
     has_placeholder: bool = False
     base: Piece | None = None
-    """What opens the run whose format its text has outside of others; None without runs."""
+    """The opening of the run whose format its text has outside of other runs; None without runs."""
 
     @property
     def is_read(self) -> bool:

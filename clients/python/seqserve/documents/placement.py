@@ -136,7 +136,7 @@ class _Writer:
         if best_gain:
             return best
         known = [index for run in free for index in range(*run) if self.words[index].counts]
-        # Rather a wrong word than a link that nobody sees.
+        # A link on a wrong word is better than an invisible link.
         nearest = min(known, key=lambda index: self._distance(mark, index), default=None)
         if nearest is not None:
             return nearest, nearest + 1

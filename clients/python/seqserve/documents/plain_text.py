@@ -44,7 +44,7 @@ def parse_lines(lines: Lines) -> Iterator[Passage]:
 
 
 def fault_of(text: str) -> str:
-    """Says why a line is no text: bytes that are not UTF-8, a NUL character; empty if it is one."""
+    """Returns why a line is not text (invalid UTF-8, a NUL character); empty if it is text."""
     if "\0" in text:
         return "has a NUL character, so it is not text"
     place = undecoded(text)

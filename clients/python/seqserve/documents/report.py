@@ -1,4 +1,4 @@
-"""What became of the texts of a document: translated, copied on purpose, or left."""
+"""The report of a document's texts: translated, copied on purpose, or left."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -8,7 +8,7 @@ from typing import Any
 from seqserve.documents.passage import ParseError, Passage
 
 _MOST_SHOWN = 200
-# Of texts that are left, as a list; all are counted.
+# Maximum number of left texts to list; all are counted.
 _MOST_LEFT = 1000
 
 

@@ -17,7 +17,7 @@ from seqserve.documents.syntax import Syntax
 
 _TIMES = re.compile(r"\s*[\d:.,]+\s*-->\s*[\d:.,]+")
 _NUMBER = re.compile(r"\s*\d+\s*$")
-# Blocks of WebVTT that are no cues.
+# Blocks of WebVTT that are not cues.
 _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)(?!\S)")
 _TAG = r"</?\w[^<>]*>"
 # Tags, and what SRT writes in braces; the dash of a speaker comes before or within them.

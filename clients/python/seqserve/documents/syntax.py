@@ -51,9 +51,9 @@ def backslashes(
     Args:
         escape: Matches a backslash and a character, digits of base 8, x and digits of 16, or a line
             end and what follows it; or as :data:`UNICODE`.
-        special: Matches what gets a backslash.
-        letters: Characters by those that stand for them; others stand for themselves.
-        written: Replacements of characters, if not a backslash and themselves.
+        special: Matches characters that get a backslash. letters: Characters by their escapes;
+        other characters escape themselves. written: Replacements of characters that differ from a
+        backslash and the character.
         other: Reads what ``escape`` matches without a backslash.
     """
 

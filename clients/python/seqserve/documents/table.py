@@ -77,7 +77,7 @@ def _cells(source: str, delimiter: str, at: int = 0) -> Iterator[_Cell]:
     while at <= len(source):
         match = pattern.match(source, at)
         if match is None:
-            raise ParseError(line, "has a cell whose quotes do not go around all of it")
+            raise ParseError(line, "has a cell with text outside its quotes")
         yield _Cell(at, match["cell"], column, row)
         line += len(re.findall(r"\r\n|\r|\n", match[0]))
         column = column + 1 if match["end"] == delimiter else 0

@@ -20,7 +20,7 @@ _POSITIONS = {"open": Kind.START, "close": Kind.END}
 # Names of codes that begin and end an element, as Angular writes them.
 _NAMED = re.compile(r"(?P<start>START|OPEN|BEGIN)_|(?:CLOSE|END)_")
 _STATE = re.compile(r"(\sstate\s*=\s*)(?:\"[^\"]*\"|'[^']*')")
-# Of a target without a translation, in version 1.2.
+# States of a target without a translation, in version 1.2.
 _UNTRANSLATED = {"new", "needs-translation"}
 
 
@@ -59,8 +59,8 @@ _TABLE = Table(
 def parse(lines: Lines) -> Iterator[Passage]:
     """Yields a passage for each source that has no target, or an empty one.
 
-    A target that is made has the state ``needs-review-translation`` in version 1.2; in version 2
-    its segment has the state ``translated``. What has ``translate="no"`` stays.
+    A new target has the state ``needs-review-translation`` in version 1.2; in version 2 its segment
+    has the state ``translated``. Elements with ``translate="no"`` stay.
     """
     return joined_passages(_parts(_TABLE.read("".join(lines)), True))
 

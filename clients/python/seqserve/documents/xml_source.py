@@ -25,7 +25,7 @@ ENTITY = r"&[^\s&;]+;"
 _REFERENCE = re.compile(REFERENCE)
 _NO_ATTRIBUTES: Mapping[str, str] = {}
 TEXT, CDATA, OTHER = "#text", "#cdata", "#other"
-"""Names of what is no element: texts, sections of CDATA, and the rest, such as comments."""
+"""Names of parts that are not elements: texts, CDATA sections, and others, such as comments."""
 
 
 class Role(Enum):
@@ -103,7 +103,7 @@ class Node:
 
     @property
     def inner(self) -> str:
-        """What is between its tags, as the document has it."""
+        """The source between its tags."""
         return self._source[self._inner : self._last].decode()
 
     @property
@@ -141,11 +141,11 @@ def read(
     """Reads a document; returns its root node.
 
     Args:
-        namespaces: Prefixes by which its elements are named, whatever the document writes; those of
-            other namespaces are named without. None for names as they are, in a part of a document.
-        blocks: Names of elements that are texts for themselves.
-        texts: Names of the elements whose texts count; all if there are none.
-        known: Names of those of which all is read; others without such a text have no children.
+        namespaces: Prefixes for the names of its elements, whatever the document uses; elements of
+            other namespaces have none. None keeps the names, in a part of a document.
+        blocks: Names of elements that are separate texts. texts: Names of the elements whose texts
+        count; all if empty. known: Names of elements that are read completely; others without a
+        counted text have no children.
     """
     if namespaces is not None:
         return _Builder(source, namespaces, blocks, texts, known).read()
@@ -172,7 +172,7 @@ class _Builder:
         self._namespaces, self._blocks, self._texts = namespaces, blocks, texts
         self._known = known
         self._open = [Node(self._source, 0, "#document")]
-        # What ends where the next part begins.
+        # Elements that end where the next part begins.
         self._last: tuple[Node, str] = self._open[0], "_inner"
         separator = None if namespaces is None else " "
         self._parser = parser = expat.ParserCreate("utf-8", separator)

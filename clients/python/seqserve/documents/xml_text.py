@@ -1,6 +1,7 @@
 """The texts of XML, by a table for each format: which elements divide texts, and which are in them.
 
-What a table does not name is in a text, divides it or is a point in it, by what it has within.
+Elements that the table does not name belong to a text, divide it or are a point in it, depending on
+their content.
 """
 
 import re
@@ -38,7 +39,7 @@ class Table:
     roles: Mapping[str, Role]
     """By the names of elements."""
     other: Role | None = None
-    """Of other elements in a text; None for what they have within."""
+    """Role of other elements in a text; None uses their content."""
     namespaces: Mapping[str, str] | None = field(default_factory=dict)
     """Prefixes of the names."""
     root: str = ""
@@ -46,7 +47,7 @@ class Table:
     is_text: bool = False
     """Whether text that is in no block is read."""
     role: Callable[[Node, Node], Role | None] = lambda node, parent: None
-    """Tells the role of an element where its name does not."""
+    """Returns the role of an element whose name does not determine it."""
     piece: Callable[[Node], Piece | None] = lambda node: None
     """Reads an element that is a piece."""
     texts: Callable[..., Iterable[Piece]] = _plain
@@ -121,7 +122,7 @@ class _Reader:
 
     def _add_part(self, node: Node, role: Role, is_text: bool) -> None:
         if role is Role.STRUCTURE and not (node.children or self._table.tag):
-            # Of one without a text the children are not known.
+            # The children of an element without a text are not known.
             self._add(Kind.BREAK, node.raw)
             return
         self._add_opening(Kind.BREAK, node)

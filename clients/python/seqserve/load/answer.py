@@ -16,12 +16,12 @@ class _Received:
     gaps_s: tuple[float, ...] = ()
     """Seconds between the pieces of a stream."""
     tokens: int = 0
-    """Of the target; 0 where the server does not tell."""
+    """Tokens of the target; 0 if the server does not report them."""
     source_tokens: int = 0
     error: str = ""
     """Name of the status; empty where it went well."""
     details: str = ""
-    """What the server said of the error."""
+    """The server's description of the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

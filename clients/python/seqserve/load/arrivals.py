@@ -76,7 +76,7 @@ SENTENCES = (
     "He asked whether the shop on the corner was still open, because he had run out of bread and"
     " his guests were about to arrive.",
 )
-"""Of the lengths that everyday texts have; in English, which the shipped model reads."""
+"""Sentences of everyday lengths, in English, which the shipped model reads."""
 
 
 def texts_of(lines: Iterable[str], name: str, *, is_json: bool) -> list[str]:

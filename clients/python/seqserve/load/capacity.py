@@ -18,7 +18,7 @@ VERSIONS = 5
 SURGE = 1
 """Servers that are there twice while an image is replaced."""
 
-# What a version takes beyond what it took when it was asked: peaks come and go.
+# Allows for peaks above the measured size of a version.
 _PEAK = 1.25
 _STEP_MI = 16
 

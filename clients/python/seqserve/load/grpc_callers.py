@@ -170,7 +170,7 @@ class OpenInferenceCaller(ChannelCaller):
         self._request.inputs.add(
             name=text_input.name, datatype=_TEXTS, shape=[1] * len(text_input.shape)
         )
-        # Other outputs, such as scores, may take work that nobody asked for.
+        # Other outputs, such as scores, may cost extra work.
         for output in [each for each in model.outputs if each.datatype == _TEXTS][:1]:
             self._request.outputs.add(name=output.name)
 

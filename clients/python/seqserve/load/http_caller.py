@@ -122,7 +122,7 @@ _DETAILS = ("detail", "error", "message")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpForm:
-    """What a request looks like, as JSON."""
+    """A request as JSON."""
 
     path: str
     text_field: str

@@ -22,7 +22,7 @@ _WARM_UPS_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Which requests are sent. Equal loads send the same, in as many processes as may be."""
+    """The requests to send. Equal loads send the same requests, in any number of processes."""
 
     sources: Sequence[str]
     """Texts to draw from."""
@@ -31,7 +31,7 @@ class Load:
     burstiness: float = 1.0
     """Shape of the gamma distribution of the gaps; 1 is a Poisson process."""
     trace_s: Sequence[float] | None = None
-    """When requests arrive, in place of a rate."""
+    """Times at which requests arrive, instead of a rate."""
     in_flight: int | None = None
     """Maximum of requests in flight; in a closed loop, their number."""
     requests: int | None = None
@@ -43,7 +43,7 @@ class Load:
     warm_ups: int = 0
     """Requests before, which are not measured."""
     seed: int = 0
-    """Of arrivals and texts."""
+    """Seed of arrivals and texts."""
 
     @property
     def is_closed(self) -> bool:

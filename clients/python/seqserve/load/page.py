@@ -34,7 +34,7 @@ class Axis:
     high: float
     is_log: bool = False
     ticks: Sequence[tuple[float, str]] = ()
-    """Values and their names; chosen by the range if there are none."""
+    """Values and their names; if empty, the range determines them."""
 
     def share(self, value: float) -> float:
         """Returns the place of a value, from 0 at the low end to 1; values beyond are at an end."""
@@ -127,7 +127,7 @@ def _powers(low: float, high: float) -> list[float]:
 _MAX_POINTS = 3000
 _COLUMNS = 60
 _LEAST_A_COLUMN = 20
-# Of a percentile p, at -log10(1 - p): each step to the right is ten times as rare.
+# Percentile p is at -log10(1 - p): each step to the right is ten times as rare.
 _PERCENTILES = ((0.0, "0"), (0.301, "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"))
 _STYLE = """
 body { margin: 0 auto; max-width: 46rem; padding: 1rem; background: var(--ground);

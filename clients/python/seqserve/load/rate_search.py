@@ -13,9 +13,9 @@ from seqserve.load.load import Load, Sent
 from seqserve.load.result import Result, finite, warnings_of
 
 SHARE = 0.99
-"""Of requests that must be answered within the limit."""
+"""Share of requests that must be answered within the limit."""
 LEAST_REQUESTS = 100
-"""Of a probe; of fewer requests a hundredth is none."""
+"""Minimum of a probe, so that a hundredth of them is at least one."""
 TRIES = 2
 """At a rate that breaks the limit: something else may have held the machine up."""
 # Highest rate that broke the limit by the highest that held it.
@@ -98,15 +98,15 @@ class RateSearch:
     """A search for the highest rate, at its end."""
 
     result: Result
-    """Of the load at the highest rate; of one request at a time where no rate holds."""
+    """Result at the highest rate; with one request at a time if no rate keeps the limit."""
     answers: Sequence[Answer]
-    """Of that load."""
+    """Answers of that load."""
     probes: Sequence[Probe]
     """In the order in which they were made."""
     unloaded_ms: float
     """The 99th percentile of one request at a time."""
     warnings: Sequence[str]
-    """What makes it doubtful that the lowest rate that broke the limit breaks it."""
+    """Doubts whether the lowest rate that broke the limit really breaks it."""
 
     @property
     def best(self) -> Probe | None:
@@ -127,9 +127,9 @@ def search_rate(
 
     It begins at ``first_per_s``, by default half of what is answered one at a time.
     """
-    # What takes much longer has broken the limit: the next rate need not wait for it.
+    # A request that takes much longer has broken the limit; the next rate need not wait for it.
     load = replace(load, timeout_s=min(load.timeout_s, max(1.0, 4e-3 * limit_ms)))
-    # What breaks the limit even alone breaks it at every rate.
+    # If a lone request breaks the limit, every rate does.
     requests = min(load.requests or LEAST_REQUESTS, LEAST_REQUESTS)
     unloaded = replace(load, rate_per_s=None, in_flight=1, requests=requests)
     for _ in range(TRIES):

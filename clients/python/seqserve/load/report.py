@@ -50,9 +50,9 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
     lines = [*aligned(rows), "", *_times(result)]
     if result["failed"] and result["completed"]:
         share = result["completed"] / sent
-        lines.append(f"Times are those of the {share:.1%} of requests that were answered.")
+        lines.append(f"Only {share:.1%} of the requests were answered; the times are theirs.")
     lines += _errors(result)
-    return [*lines, *(line for each in warnings_of(result) for line in ("", f"Beware: {each}."))]
+    return [*lines, *(line for each in warnings_of(result) for line in ("", f"Warning: {each}."))]
 
 
 def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -61,7 +61,7 @@ def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result.get("request_rate") is not None:
         return [("load", f"open loop, {result['request_rate']:,.4g} requests a second")]
     if result.get("max_concurrency"):
-        return [("load", f"closed loop, {result['max_concurrency']:,} requests under way")]
+        return [("load", f"closed loop, {result['max_concurrency']:,} requests in flight")]
     return []
 
 

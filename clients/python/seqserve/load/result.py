@@ -21,7 +21,7 @@ TIMES = {
     "itl": "between pieces",
     "e2el": "whole answer",
 }
-"""What is timed, by the name in the keys; all but the last are of streams."""
+"""The measured times, by their name in the keys; all but the last need streams."""
 GOODPUT_TIMES = ("ttft", "tpot", "e2el")
 """Times with one value a request."""
 _MAX_DETAILS = 120

@@ -18,18 +18,18 @@ class GenerationOptions(TypedDict, total=False):
     """Code of the language to generate."""
 
     segmentation: Literal["none", "lines", "sentences"] | None
-    """How to divide the source into segments, each of which is answered by itself: not at all, at
-    line breaks, or after sentences too. By default as the manifest of the model says, or else the
-    server (--segmentation), or else not at all. One of none, lines, sentences."""
+    """How to divide the source into segments, which are answered separately: not at all, at line
+    breaks, or after sentences too. The default comes from the model's manifest, else from the
+    server (--segmentation), else it is none. One of none, lines, sentences."""
 
     segmentation_language: str | None
-    """Code of the language by whose rules sentences end, such as de; by default the language of the
+    """Code of the language whose rules divide sentences, such as de; by default the language of the
     source, or else English."""
 
     time_limit_ms: int | None
-    """Milliseconds from the arrival of the call until it returns what is decoded by then, with stop
-    reason TIME_LIMIT; no limit by default. A deadline, in contrast, ends the call without an
-    answer. At least 1."""
+    """Milliseconds from the arrival of the call after which it returns the tokens decoded so far,
+    with stop reason TIME_LIMIT; no limit by default. A deadline, in contrast, ends the call without
+    an answer. At least 1."""
 
     max_decoding_length: int | None
     """Maximum number of target tokens, with the prefix and without the end token; by default the
@@ -39,11 +39,11 @@ class GenerationOptions(TypedDict, total=False):
     """Minimum number of target tokens before the end token is allowed. At least 0; 0 by default."""
 
     force_end_token: bool | None
-    """At the maximum length the end token comes last, however improbable."""
+    """End hypotheses of the maximum length with the end token, even if it is improbable."""
 
     beam_size: int | None
-    """Hypotheses kept at every step: more find likelier texts and take longer; 1 is greedy search.
-    At least 1; 1 by default."""
+    """Hypotheses kept at every step. More find more probable texts and take longer; 1 is greedy
+    search. At least 1; 1 by default."""
 
     patience: float | None
     """Search ends when beam_size times this many hypotheses are finished. Above 0 and at most 16; 1
@@ -51,33 +51,32 @@ class GenerationOptions(TypedDict, total=False):
 
     early_stopping: Literal["true", "false", "never"] | bool | None
     """When a beam search ends: as soon as beam_size times patience hypotheses are finished (true),
-    or once the best that still grows would not rank among these, judged at its present length
-    (false) or at the length that favours it most (never). Needs a beam. One of true, false,
-    never."""
+    or when the best growing hypothesis would no longer rank among them, at its present length
+    (false) or at its most favourable length (never). Needs a beam. One of true, false, never."""
 
     length_penalty: float | None
-    """Hypotheses are ranked by their score divided by their length to this power: 0 and less favour
-    short texts, more than 1 long ones. At least -4 and at most 16; 1 by default."""
+    """Rank hypotheses by their score divided by their length to this power: values up to 0 favour
+    short texts, values above 1 long ones. At least -4 and at most 16; 1 by default."""
 
     coverage_penalty: float | None
-    """Ranks hypotheses lower if they leave source tokens unattended, the more so the larger this
-    is. Needs a beam. At least 0 and at most 16; 0 by default."""
+    """Rank hypotheses lower if they leave source tokens unattended; larger values do so more
+    strongly. Needs a beam. At least 0 and at most 16; 0 by default."""
 
     num_hypotheses: int | None
     """Number of hypotheses to return, best first: at most beam_size, or the number of samples or
     alternatives. At least 1; 1 by default."""
 
     return_alternatives: bool | None
-    """Return hypotheses that differ in the first token after the prefix, each with a search of its
-    own."""
+    """Return hypotheses that differ in the first token after the prefix, each from a separate
+    search."""
 
     min_alternative_expansion_prob: float | None
     """Leave out alternatives whose first token is less probable than this. At least 0 and at most
     1; 0 by default."""
 
     temperature: float | None
-    """Divides the logits: below 1 samples are more alike, above 1 they differ more. Above 0 and at
-    most 1000; 1 by default."""
+    """Divide the logits by this: below 1 samples are more alike, above 1 they differ more. Above 0
+    and at most 1000; 1 by default."""
 
     top_k: int | None
     """Sample from this many of the most probable tokens; 0 for all. At least 0; 0 by default."""
@@ -95,8 +94,9 @@ class GenerationOptions(TypedDict, total=False):
     0."""
 
     repetition_penalty: float | None
-    """Divides positive logits, and multiplies negative ones, of tokens that the hypothesis already
-    contains: above 1 they become less probable. At least 0.015625 and at most 64; 1 by default."""
+    """Make tokens that the hypothesis already contains less probable (above 1): divides their
+    positive logits and multiplies the negative ones. At least 0.015625 and at most 64; 1 by
+    default."""
 
     no_repeat_ngram_size: int | None
     """Generate no sequence of this many tokens twice; 0 to allow it. At least 0; 0 by default."""
@@ -117,7 +117,7 @@ class GenerationOptions(TypedDict, total=False):
     """Tokens that end a hypothesis, in place of the end token of the model. At most 64."""
 
     stop_sequences: Sequence[str] | None
-    """Texts that end a hypothesis, which is cut before the first of them. At most 16."""
+    """Texts that end a hypothesis; it is cut before the first one. At most 16."""
 
     target_prefix: str | None
     """Text that every hypothesis begins with."""
@@ -126,51 +126,51 @@ class GenerationOptions(TypedDict, total=False):
     """Tokens that every hypothesis begins with, in place of target_prefix."""
 
     prefix_bias_beta: float | None
-    """Prefer the prefix instead of forcing it: while a hypothesis follows the prefix, its next
-    token gets this share of the probability. Needs a beam. At least 0 and below 1; 0 by default."""
+    """Prefer the prefix instead of forcing it: while a hypothesis follows the prefix, the next
+    token of the prefix gets this share of the probability. Needs a beam. At least 0 and below 1; 0
+    by default."""
 
     terms: Mapping[str, str] | None
-    """Words or phrases and their translations, which every hypothesis should contain if its source
-    contains the word or phrase. At most 16."""
+    """Words or phrases with their translations. If the source contains the word or phrase, every
+    hypothesis should contain the translation. At most 16."""
 
     keep_placeholders: bool | None
-    """Placeholders, tags, addresses, versions, file names, hashtags and emoji of the source come
-    back exactly, each once."""
+    """Return placeholders, tags, addresses, versions, file names, hashtags and emoji of the source
+    exactly, each as often as the source has it."""
 
     keep: Sequence[str] | None
-    """Texts that come back exactly, each as often as the source has it. At most 64."""
+    """Texts to return exactly, each as often as the source has it. At most 64."""
 
     lower_capitals: bool | None
-    """A source in capitals or Title Case, or a segment of it, is read in the letters that its words
-    usually have; an answer to capitals is written in capitals."""
+    """Read a source or segment in capitals or Title Case with the usual case of its words; write
+    the answer to capitals in capitals."""
 
     verify_numbers: bool | None
-    """If numbers, dates, times or codes of the source differ from those of its answer, decode again
-    with the missing ones as terms, and take the answer that differs less."""
+    """If numbers, dates, times or codes in the source and its answer differ, decode again with the
+    missing ones as terms, and take the answer that differs less."""
 
     formality: Literal["more", "less", "prefer_more", "prefer_less"] | None
-    """In which form an answer addresses its reader, as German has Sie (more) and du (less);
-    prefer_more and prefer_less change nothing for languages whose forms are not known. One of more,
-    less, prefer_more, prefer_less."""
+    """How an answer addresses its reader, such as German Sie (more) or du (less). If the forms of a
+    language are not known, prefer_more and prefer_less change nothing. One of more, less,
+    prefer_more, prefer_less."""
 
     glossary: str | None
-    """Name of a glossary of the server, whose terms apply beside those of the request; `seqserve
-    models --glossaries` lists them."""
+    """Name of a glossary of the server, whose terms apply in addition to those of the request;
+    `seqserve models --glossaries` lists them."""
 
     target_draft: str | None
-    """Text that the answer may be, or nearly: what of it is right comes at once, not token by
-    token."""
+    """A guess of the answer. Its correct parts come at once instead of token by token."""
 
     draft_source: bool | None
-    """The source, or each segment of it, is its own draft: for models that correct or normalise.
-    Not beside target_draft."""
+    """Use the source, or each segment, as the draft: for models that correct or normalise. Excludes
+    target_draft."""
 
     vocabulary_allow: Sequence[str] | None
-    """The only tokens that may be generated, besides those that end a hypothesis; all if empty. At
-    most 4096."""
+    """The only tokens that may be generated, besides those that end a hypothesis. If empty, all
+    may. At most 4096."""
 
     shortlist: bool | None
-    """Generate only frequent tokens and translations of the source tokens, where the model has a
+    """Generate only frequent tokens and translations of the source tokens, if the model has a
     shortlist of them. True by default."""
 
     return_scores: bool | None
@@ -181,11 +181,11 @@ class GenerationOptions(TypedDict, total=False):
     """Return the log-probability of each token."""
 
     return_top_tokens: int | None
-    """Return this many of the most probable tokens of each step with their log-probabilities. At
+    """Return this many of the most probable tokens of each step, with their log-probabilities. At
     least 0 and at most 64; 0 by default."""
 
     return_attention: bool | None
     """Return the attention of each target token to the source tokens."""
 
     return_alignment: bool | None
-    """Return for each target token the place in the source that it attends to most."""
+    """Return, for each target token, the place in the source that it attends to most."""

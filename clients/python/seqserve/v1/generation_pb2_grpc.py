@@ -109,21 +109,21 @@ class GenerationServiceServicer(object):
 
     def GenerateBulk(self, request_iterator, context):
         """Generates from any number of sources and answers each when it is done, in any order. The server
-        stops reading while it works on as many as it can run.
+        stops reading while it works on as many as it can.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Score(self, request, context):
-        """Gives the log-probability of every token of a given target.
+        """Returns the log-probability of every token of a given target.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attention(self, request, context):
-        """Gives the attention weights of every layer and head for a source and its target.
+        """Returns the attention weights of every layer and head for a source and its target.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,7 +144,7 @@ class GenerationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DetectLanguage(self, request, context):
-        """Tells in which language a text probably is.
+        """Returns the probable languages of a text.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ModelServiceStub(object):
-    """Lists, loads and unloads the models of a server, lists its glossaries, and tells callers what they
-    have used.
+    """Lists, loads and unloads the models of a server, lists its glossaries, and returns the usage of a
+    caller.
     """
 
     def __init__(self, channel):
@@ -79,8 +79,8 @@ class ModelServiceStub(object):
 
 
 class ModelServiceServicer(object):
-    """Lists, loads and unloads the models of a server, lists its glossaries, and tells callers what they
-    have used.
+    """Lists, loads and unloads the models of a server, lists its glossaries, and returns the usage of a
+    caller.
     """
 
     def ListModels(self, request, context):
@@ -113,7 +113,7 @@ class ModelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetTraffic(self, request, context):
-        """Sets the weights by which calls that name no version are shared among versions of a model.
+        """Sets the weights that divide calls without a version among versions of a model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -127,14 +127,14 @@ class ModelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetGlossary(self, request, context):
-        """Gives the entries of one glossary.
+        """Returns the entries of one glossary.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetUsage(self, request, context):
-        """Tells what callers with the name of the caller's token have used, and what they may use.
+        """Returns the usage and the quotas of the caller's token name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -192,8 +192,8 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService(object):
-    """Lists, loads and unloads the models of a server, lists its glossaries, and tells callers what they
-    have used.
+    """Lists, loads and unloads the models of a server, lists its glossaries, and returns the usage of a
+    caller.
     """
 
     @staticmethod

@@ -101,9 +101,10 @@ class BeamBatch:
         return ranked
 
     def _ends(self, continuations: Continuations, lengths: Array, is_longest: Array) -> Array:
-        """Tells which continuations are whole hypotheses, ``[G, 2 B]``.
+        """Returns which continuations are complete hypotheses, ``[G, 2 B]``.
 
-        Before the maximum length one that does not count is none, so that another takes its place.
+        Before the maximum length, a hypothesis that does not count is left out, so that another
+        takes its place.
         """
         counts = continuations.totals > -np.inf
         ends: Array = (continuations.tokens == self._eos) & counts

@@ -1,6 +1,6 @@
 """One beam search: its rows, the hypotheses it has finished, and when it is over.
 
-The rules are CTranslate2's, or with ``early_stopping`` those of ``generate()`` of transformers.
+The rules are CTranslate2's or, with ``early_stopping``, those of transformers' ``generate()``.
 """
 
 import math
@@ -84,11 +84,11 @@ class BeamSearch:
         return rank(scores[None], tokens, log_probabilities)
 
     def top_tokens(self, beam: int) -> TopTokens:
-        """Returns the top tokens after a beam in the last step, where they are asked for."""
+        """Returns the top tokens after a beam in the last step, if they are requested."""
         return self._top_tokens[beam] if self._top_tokens else TopTokens()
 
     def ends(self, token_ids: list[int]) -> bool:
-        """Tells whether tokens are a whole hypothesis."""
+        """Returns whether tokens are a whole hypothesis."""
         return self._is_improbable or self.constraints.end(token_ids) is not None
 
     def add(self, continuation: Continuation, is_top: bool) -> None:
@@ -114,7 +114,7 @@ class BeamSearch:
         self._finished.append(FinishedHypothesis.of(hypothesis, end, self.options))
 
     def _is_beaten(self, score: float) -> bool:
-        """Tells whether as many as are wanted have ended before with a score no worse."""
+        """Returns whether enough hypotheses with at least this score have ended earlier."""
         if self.options.terms or self.options.coverage_penalty:
             # Its rank depends on more.
             return False
@@ -122,9 +122,9 @@ class BeamSearch:
         return len(better) >= self._num_wanted
 
     def is_over(self, length: int, best_score: float) -> bool:
-        """Tells whether it has found what it is to find, with hypotheses of this length.
+        """Returns whether the search is complete, with hypotheses of this length.
 
-        ``best_score`` is that of those that grow on; minus infinity where none does.
+        ``best_score`` is the best score of growing hypotheses; minus infinity without any.
         """
         options, count = self.options, self._num_finished
         if best_score == -math.inf:

@@ -29,7 +29,7 @@ class Continuations(NamedTuple):
     tokens: Array
     """By which token."""
     log_probabilities: Array
-    """Of that token alone."""
+    """Log-probability of only that token."""
     totals: Array
     """Sum of the log-probabilities of all tokens up to it."""
 
@@ -70,7 +70,7 @@ def _row_starts(rows: int, length: int) -> Array:
 
 @cache
 def _is_earlier(beams: int) -> Array:
-    """Tells for each pair of beams whether the second comes before the first, ``[B, B]``."""
+    """Returns for each pair of beams whether the second comes before the first, ``[B, B]``."""
     return np.tri(beams, k=-1, dtype=np.bool_)
 
 

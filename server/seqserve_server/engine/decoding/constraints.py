@@ -1,4 +1,4 @@
-"""What a hypothesis must not generate next, what it must, and what ends it."""
+"""Constraints of a hypothesis: tokens that must not or must come next, and its end."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
@@ -93,7 +93,7 @@ class Constraints:
         return None if is_free else prefix[length]
 
     def end(self, token_ids: list[int]) -> End | None:
-        """Tells whether tokens are a whole hypothesis, and how much of it counts."""
+        """Returns whether tokens are a complete hypothesis, and how many of them count."""
         is_longest = len(token_ids) >= self._options.max_decoding_length
         if is_longest and self._options.force_end_token:
             return End(StopReason.LENGTH, len(token_ids) - 1)
@@ -151,7 +151,7 @@ class LexicalConstraints:
     def continuations(
         self, scores: Array, distributions: Sequence[Distribution], outputs: Sequence[list[int]]
     ) -> Continuations:
-        """Ranks the continuations of beams with scores ``[B]``, each bank by itself.
+        """Ranks the continuations of beams with scores ``[B]``, separately for each bank.
 
         Returns at most ``2 B``, ``[1, N]``; the first ``B``, best first, go on.
         """
@@ -186,7 +186,7 @@ class LexicalConstraints:
         return [term[matched_prefix(output, term)] for term in terms]
 
     def _may_come(self, output: list[int], token: int) -> bool:
-        """Tells whether a token may come next: no hypothesis ends without its terms."""
+        """Returns whether a token may come next: no hypothesis ends without its terms."""
         return token not in self._end_ids or not missing_terms(self._terms, output)
 
     def _bank(self, output: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""Drafts: guesses of the target. What greedy search writes of them costs one pass, not steps.
+"""Drafts: guesses of the target. Their correct parts cost greedy search one pass instead of steps.
 
 Source: Sun et al. 2021, "Instantaneous Grammatical Error Correction with Shallow Aggressive
 Decoding".
@@ -98,8 +98,7 @@ class Draft:
     def append(self, token: int) -> None:
         """Takes the next token of the output.
 
-        After a mismatch the output comes back to the draft behind its last two tokens, where they
-        occur next in it.
+        After a mismatch the draft continues where the output's last two tokens next occur in it.
         """
         before, self._newest = self._newest, token
         if self._is_followed and self._tokens[self._next : self._next + 1] == (token,):
@@ -128,7 +127,7 @@ class Draft:
 
 
 class Verified(NamedTuple):
-    """What a pass over a part of a draft has given its row."""
+    """The result of a pass over a part of a draft."""
 
     row: int
     request: Request
@@ -168,8 +167,7 @@ class Drafts:
     def verify(self) -> Verified | None:
         """Runs a pass for the first row that follows its draft.
 
-        Returns:
-            None where there is no such row, or steps are faster.
+        Returns: None without such a row, or if steps are faster.
         """
         if len(self._rows.states) > _MAX_ROWS:
             return None

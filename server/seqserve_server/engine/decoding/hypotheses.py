@@ -20,11 +20,11 @@ class PartialHypothesis(NamedTuple):
     token_ids: list[int]
     """Prefix and end token included."""
     log_probabilities: list[float]
-    """Of each token; NaN where it was forced."""
+    """Log-probability of each token; NaN if it was forced."""
     score: float
     """Their sum, forced tokens left out."""
     top_tokens: list[TopTokens]
-    """Top tokens of each step; empty unless asked for."""
+    """Top tokens of each step; empty unless requested."""
 
     def extended(
         self, token: int, log_probability: float, score: float, top_tokens: TopTokens
@@ -38,7 +38,7 @@ class PartialHypothesis(NamedTuple):
         )
 
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
-        """Returns what the request asked for of it, as far as it counts."""
+        """Returns the requested parts of it, up to the last token that counts."""
         # Coverage is added to the score later.
         is_scored = options.return_scores or options.coverage_penalty
         by_length = normalized(self.score, len(self.token_ids), options.length_penalty)
@@ -134,8 +134,8 @@ Attended = tuple[Hypothesis, Array]
 def coverage(weights: Array) -> float:
     """Sums the logarithms of the attention that each source token got, at most 1 each.
 
-    ``weights`` are those of each target token to the source, ``[T, S]``. Source: Wu et al. 2016,
-    "Google's Neural Machine Translation System", section 7, formula 14.
+    ``weights`` is the attention of each target token to the source, ``[T, S]``. Source: Wu et al.
+    2016, "Google's Neural Machine Translation System", section 7, formula 14.
     """
     attention = weights.sum(axis=0, dtype=np.float64)
     return float(np.log(np.minimum(attention[attention > 0], 1.0)).sum())

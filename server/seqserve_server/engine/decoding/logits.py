@@ -104,7 +104,7 @@ def prefer_prefix(
     output: Sequence[int],
     columns: Columns,
 ) -> Array:
-    """Gives the next token of the prefix a share of all probability, while the row follows it.
+    """Moves a share of all probability to the next token of the prefix, while the row follows it.
 
     The token keeps what it has of the rest. CTranslate2 calls this biased decoding.
     """

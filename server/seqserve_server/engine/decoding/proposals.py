@@ -1,4 +1,4 @@
-"""What may come next in a row whose request asks for more than the graph's own choice.
+"""The possible next tokens of a row whose request needs more than the graph's choice.
 
 Forced prefixes, alternatives and lists of top tokens are the same for every kind of search.
 """
@@ -13,15 +13,14 @@ from seqserve_server.engine.decoding.rows import Rows
 
 
 class Proposal(NamedTuple):
-    """What may come next in one row."""
+    """The possible next tokens of one row."""
 
     choices: RankedTokens | Distribution | None = None
     """Tokens to choose from; None to take the graph's own choice."""
     next_token: tuple[int, float] | None = None
-    """The token that comes next, where there is no choice, and its log-probability: NaN where it is
-    forced."""
+    """The next token, if there is no choice, and its log-probability: NaN if it is forced."""
     top_tokens: Sequence[tuple[int, float]] = ()
-    """Top tokens of the step for the answer; empty unless asked for."""
+    """Top tokens of the step for the answer; empty unless requested."""
     is_improbable: bool = False
     """Whether the row is an alternative that is too improbable."""
 

@@ -1,4 +1,4 @@
-"""Greedy search and sampling: each row chooses its next token by itself.
+"""Greedy search and sampling: each row chooses its next token independently.
 
 For most rows the graph has chosen already, or has listed the tokens to sample among, and they
 advance as arrays. Rows whose requests ask for more are inspected one by one.
@@ -74,7 +74,7 @@ class RowDecoder:
         return len(tokens), []
 
     def _score(self, lengths: Array, tokens: Array, inspected: list[int]) -> None:
-        """Chooses ``tokens [R]`` anew where rows ask for it; keeps log-probabilities and scores."""
+        """Changes ``tokens [R]`` if options require it; keeps log-probabilities and scores."""
         rows, count = self._rows, len(tokens)
         log_probabilities = rows.cache.log_probabilities[:count].astype(np.float64)
         sampling = rows.samples[:count].nonzero()[0]
@@ -94,7 +94,7 @@ class RowDecoder:
         np.add(scores, added, out=scores, where=rows.has_no_beam[:count])
 
     def _force_ends(self, lengths: Array, tokens: Array) -> Array:
-        """Gives rows that want it the end token at their maximum length; returns these rows."""
+        """Sets the end token at the maximum length of rows with that option; returns these rows."""
         rows, count = self._rows, len(tokens)
         if not rows.num_forced_ends:
             return _NONE
@@ -164,7 +164,7 @@ class RowDecoder:
         return int(columns[chosen])
 
     def _ends(self, row: int, length: int) -> bool:
-        """Tells whether an inspected row ends here; if not, masks what must not come next."""
+        """Returns whether an inspected row ends here; if not, masks what must not come next."""
         state = self._rows.states[row]
         output, options = self._rows.output(row, length), state.options
         if state.is_improbable or state.constraints.end(output):

@@ -18,7 +18,7 @@ NEVER = np.iinfo(np.int32).max
 
 
 class RowState:
-    """What one row belongs to, and what is no array."""
+    """The request of one row, and its state outside of arrays."""
 
     __slots__ = (
         *("beams", "constraints", "index", "is_improbable", "needs_proposals"),
@@ -28,8 +28,8 @@ class RowState:
     def __init__(self, pool: HypothesisPool, index: int, beams: list[int]) -> None:
         """Reads the options of the request, whose hypotheses the pool collects.
 
-        ``index`` is that of the row's search in the request, ``beams`` are the rows of that search,
-        best first: one list for all of them.
+        ``index`` is the index of the row's search in the request. ``beams`` are the rows of that
+        search, best first: one list that they all share.
         """
         self.pool = pool
         self.index = index
@@ -41,7 +41,7 @@ class RowState:
             processors_of(pool.options) if self.needs_proposals else ()
         )
         self.outputs: StepOutputs | None = None
-        """What it needs of each step, once that has been requested."""
+        """Outputs of each step that it needs, once they have been requested."""
         self.is_improbable = False
         """Whether it is an alternative that is too improbable."""
 
@@ -63,7 +63,7 @@ class Rows:
         self.tokens = np.zeros((slots, max_tokens), np.int32)
         """Generated tokens, ``[B, T]``."""
         self.log_probabilities = np.zeros((slots, max_tokens))
-        """Of each token, ``[B, T]``; NaN where it was forced."""
+        """Log-probability of each token, ``[B, T]``; NaN if it was forced."""
         self.scores = np.zeros(slots)
         """Sums of the log-probabilities, forced tokens left out, ``[B]``."""
         self.max_lengths = np.zeros(slots, np.int32)
@@ -72,7 +72,7 @@ class Rows:
         """Token that each row ends with at its maximum length; -1 where any may come."""
         self.num_forced_ends = 0
         self.has_no_beam = np.zeros(slots, np.bool_)
-        """Rows that choose by themselves: greedy search and sampling."""
+        """Rows that choose independently: greedy search and sampling."""
         self.num_without_beam = 0
         """How many there are."""
         self.inspected_from = np.full(slots, NEVER, np.int32)
@@ -197,7 +197,7 @@ class Rows:
         self.log_probabilities[rows, lengths - 1] = log_probabilities
 
     def append_best(self, count: int, lengths: Array, tokens: Array) -> None:
-        """Appends one token to each of the leading rows, where nobody asks for its probability."""
+        """Appends one token to each of the leading rows, if no request needs its probability."""
         self._flat_tokens[self._before[:count] + lengths] = tokens
 
     def append_top(self, row: int, top_tokens: TopTokens) -> None:
@@ -223,7 +223,7 @@ class Rows:
 
 
 def _inspected_from(options: DecodingOptions) -> int:
-    """Finds how many tokens a row has when the search must first look at it by itself."""
+    """Finds the number of tokens at which the search must first inspect a row."""
     if options.is_inspected or options.suppression_depends_on_output:
         return 0
     # Until then its mask stays as it is.

@@ -27,7 +27,7 @@ class SamplingParams(NamedTuple):
 
     temperature: Array
     top_k: Array
-    """At least one: a large number where there is no bound."""
+    """At least one; a large number without a bound."""
     top_p: Array
     min_p: Array
 
@@ -66,8 +66,8 @@ def sample(log_probabilities: Array, params: SamplingParams, random: Array) -> A
 def sample_all(values: Array, params: SamplingParams, random: Array) -> tuple[Array, Array]:
     """Samples a column of each row where neither ``top_k`` nor ``top_p`` excludes any.
 
-    The columns follow each other as they stand. Sums of blocks tell on which block a random number
-    falls, and only its weights are added up one by one.
+    The columns keep their order. Sums of blocks locate the block of a random number, and only the
+    weights of that block are added up one by one.
 
     Args:
         values: Logits or log-probabilities of the columns, ``[R, N]``.

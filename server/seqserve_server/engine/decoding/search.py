@@ -31,7 +31,7 @@ MAX_BEAM_SIZE = MAX_TOP_K // 2
 
 
 class Advance(NamedTuple):
-    """What a step has ended."""
+    """Requests and hypotheses that a step has ended."""
 
     rows: list[int]
     """Rows that are free now, rising."""
@@ -122,7 +122,7 @@ class Search:
         return Advance(sorted(done), finished)
 
     def verify_draft(self) -> Verified | None:
-        """Gives a row the next tokens of its draft, as far as they are right, without a step.
+        """Appends the correct next tokens of its draft to a row, without a step.
 
         None where no row has a draft that saves time now.
         """

@@ -1,4 +1,4 @@
-"""What keeps CUDA from running here, and what to do about it.
+"""Finds what prevents CUDA from running here, and how to mend it.
 
 ONNX Runtime falls back to the CPU where a library of CUDA is missing, and says the rest in the
 middle of a long text. Here it becomes one sentence.
@@ -21,7 +21,7 @@ _KERNEL_OF_LONG_CACHES = "ORT_ENABLE_XQA"
 """Source: ONNX Runtime, contrib_ops/cpu/bert/attention_common.h."""
 
 _MISSING = re.compile(r"Failed to load (.*)")
-"""What ONNX Runtime prints of each library that it does not find."""
+"""ONNX Runtime's message about a library that it does not find."""
 
 _OUT_OF_MEMORY, _OLD_DRIVER, _NO_DEVICE = 2, 35, 100
 """Errors of CUDA. Source: the type cudaError in driver_types.h."""
@@ -41,7 +41,7 @@ def take_gpu(number: int) -> None:
     """Lets this process see one GPU, before it has looked for any.
 
     Args:
-        number: Among those that it can see now. Where that is none, CUDA says so later.
+        number: Its number among the visible ones. If it does not exist, CUDA reports that later.
     """
     visible = os.environ.get(_VISIBLE)
     numbers = visible.split(",") if visible is not None else []
@@ -72,8 +72,8 @@ def prepare() -> None:
         ctypes.CDLL(_DRIVER)
     except OSError as error:
         raise ProviderError(
-            f"provider cuda: there is no NVIDIA driver: {error}; install it, give a container its"
-            " GPUs (--gpus all), or use --provider cpu"
+            f"provider cuda: the NVIDIA driver is missing: {error}; install it, give a container"
+            " its GPUs (--gpus all), or use --provider cpu"
         ) from error
 
 

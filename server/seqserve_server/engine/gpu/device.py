@@ -1,6 +1,6 @@
 """The memory of a GPU, and the stream that all work on a model is queued on, in its order.
 
-So one thread at a time queues: the only worker of an engine. Scores have a stream of their own.
+So one thread at a time queues work: the only worker of an engine. Scores have a separate stream.
 Its arrays are cupy's, which index as numpy's do. Work is queued and not waited for: the host goes
 on until it reads what a step wrote. Runs that come again are recorded as CUDA graphs.
 """
@@ -28,7 +28,7 @@ NOT_RECORDED = "-1"
 _GRAPH_ID = "gpu_graph_id"
 """Source: ONNX Runtime, onnxruntime_run_options_config_keys.h."""
 _IDS = itertools.count(1)
-"""Of CUDA graphs. Runs over other buffers are of the same sessions, so no id comes twice."""
+"""Ids of CUDA graphs. Runs over other buffers share sessions, so each id is used once."""
 
 
 class Device:
@@ -82,7 +82,7 @@ class Device:
         return int(array.data.ptr)
 
     def is_home_of(self, array: Any) -> bool:
-        """Tells whether an array lies in the memory of the GPU."""
+        """Returns whether an array is in the memory of the GPU."""
         return isinstance(array, self.arrays.ndarray)
 
     def upload(self, address: int, host: int, size: int) -> None:
@@ -122,7 +122,7 @@ class Device:
         """Names ONNX Runtime's execution provider, with its options.
 
         Args:
-            has_stream: Whether it queues its work on the stream, or has one of its own.
+            has_stream: Whether it queues its work on the stream, instead of a separate one.
             records: Whether it records runs as CUDA graphs, which it then plays back.
             plans: Whether it may take kernels of cuDNN for attention. They are the fastest, but
                 build a plan for each new shape, which takes some 80 ms.

@@ -24,18 +24,18 @@ from seqserve_server.engine.graph_messages import make_node, make_value, needed,
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 
 _TOKENS_A_SOURCE = 8
-"""Of a shape; groups of shorter sources take a larger shape."""
+"""Tokens a source in a shape; groups of shorter sources take a larger shape."""
 _FEWEST_TOKENS, _MOST_TOKENS = 32, 1024
-"""Of the recorded shapes. With more tokens, the GPU takes longer than the host."""
+"""Tokens of the recorded shapes. With more tokens, the GPU takes longer than the host."""
 
 _log = logging.getLogger(__name__)
 
 
 class Shape(NamedTuple):
-    """Of a group of sources."""
+    """Shape of a group of sources."""
 
     tokens: int
-    """Of all sources."""
+    """Tokens of all sources."""
     sources: int
     longest: int
     """Tokens of the longest source, rounded up."""
@@ -80,8 +80,7 @@ class DeviceEncoder:
         """Records all shapes that have some; to be called in the thread that will encode.
 
         Args:
-            longest: Most tokens of a source.
-            end_token: What a source is made of.
+            longest: Maximum tokens of a source. end_token: The token that test sources consist of.
         """
         self._plans, self._thread, self._most = {}, threading.get_ident(), longest
         for shape in shapes(longest):
@@ -262,7 +261,7 @@ def packed_inputs(
     Args:
         sources: Token ids, none of them empty.
         names: Inputs of the graph.
-        longest: Length of the padded batch; by default that of the longest source, rounded up.
+        longest: Length of the padded batch; by default the longest source's, rounded up.
 
     Returns:
         As :func:`pack`, and ``token_offset`` int32 ``[B, S]``, the places in the flattened padded

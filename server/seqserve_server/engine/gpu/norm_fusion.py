@@ -1,7 +1,7 @@
 """Joins nodes of norms for which CUDA has one kernel.
 
-A step of few rows takes as long as its kernels are many. ONNX Runtime joins the two only where rows
-have an axis of their own, which steps do without.
+The time of a step with few rows grows with the number of its kernels. ONNX Runtime fuses the two
+only if rows have a separate axis, which steps do not need.
 
 Source: ONNX Runtime, docs/ContribOperators.md, SkipLayerNormalization;
 onnxruntime/core/graph/contrib_ops/contrib_defs.cc, SimplifiedLayerNormalization.
@@ -21,7 +21,7 @@ _SUM, _NORM, _JOINED, _DOMAIN = (
 )
 _EPSILON = "epsilon"
 _PARTS = ("Pow", "ReduceMean", "Add", "Sqrt", "Reciprocal", "Mul", "Mul")
-"""Of an RMS norm, each of which reads the one before; the last one multiplies by the weights."""
+"""Nodes of an RMS norm. Each reads the one before; the last one multiplies by the weights."""
 _RMS_NORM = "SimplifiedLayerNormalization"
 
 
@@ -77,7 +77,7 @@ def _fuse_rms_norms(graph: Any) -> None:
 
 
 def _parts_from(node: Any, readers: dict[str, list[Any]]) -> list[Any] | None:
-    """Returns the parts of the RMS norm that begins with a node; None if it is none."""
+    """Returns the parts of the RMS norm that begins with a node; None if the node begins none."""
     parts = [node]
     for kind in _PARTS[1:]:
         following = readers.get(parts[-1].outputs[0], [])

@@ -149,7 +149,7 @@ class DeviceRuntime(Runtime):
     def _open_shared(
         self, name: str, graph: bytes, provider: tuple[str, dict[str, str]]
     ) -> ort.InferenceSession:
-        """Opens a graph, or what was made of it, over the weights on the device."""
+        """Opens a graph, or one derived from it, over the weights on the device."""
         model = MODEL.FromString(graph)
         if name != SCORER:
             fuse_norms(model.graph)
@@ -213,14 +213,14 @@ class Weights:
             del host  # or the file could not be closed
 
     def share(self, graph: Any, options: ort.SessionOptions) -> list[ort.OrtValue]:
-        """Gives a session the tensors of its graph that are in the file.
+        """Shares with a session the tensors of its graph that are in the file.
 
         Args:
             graph: The message.
             options: Of the session.
 
         Returns:
-            What must live as long as the session.
+            Objects that must live as long as the session.
         """
         shared = []
         for part in graphs_of(graph):

@@ -1,4 +1,4 @@
-"""What the decoder's layers keep of each row, in the memory of a GPU.
+"""The decoder state of each row, in the memory of a GPU.
 
 A copy there takes as long as the host takes to start it, so several rows share one.
 """
@@ -22,7 +22,7 @@ class DeviceCellState(CellState):
     """States of recurrent layers; see :class:`CellState`."""
 
     def __init__(self, device: Device, *size: Any) -> None:
-        """Allocates a vector for each layer and slot; the rest is that of :class:`CellState`."""
+        """Allocates a vector for each layer and slot; otherwise like :class:`CellState`."""
         super().__init__(*size)
         self._device = device
 
@@ -52,7 +52,7 @@ class DeviceSelfAttentionCache(SelfAttentionCache):
     """Keys and values of target tokens; see :class:`SelfAttentionCache`."""
 
     def __init__(self, device: Device, *size: Any) -> None:
-        """Allocates room in every slot; the rest is that of :class:`SelfAttentionCache`."""
+        """Allocates room in every slot; otherwise like :class:`SelfAttentionCache`."""
         super().__init__(*size)
         self._device = device
 
@@ -81,7 +81,7 @@ class DeviceCrossAttentionCache(CrossAttentionCache):
     """Keys and values of sources; rows that join are copied together before a step."""
 
     def __init__(self, device: Device, *size: Any) -> None:
-        """Allocates room in every slot; the rest is that of :class:`CrossAttentionCache`."""
+        """Allocates room in every slot; otherwise like :class:`CrossAttentionCache`."""
         super().__init__(*size)
         self._device = device
         self._joining: dict[int, tuple[CrossKV, int]] = {}

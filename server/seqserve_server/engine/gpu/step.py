@@ -2,7 +2,7 @@
 
 Keys and values never leave it. In each step the host sends a few numbers a row and reads the next
 tokens. Rows are rounded up, so that few sizes occur. Each size is bound once, and ONNX Runtime
-records it as a CUDA graph; then a step costs the host one call in place of some hundred.
+records it as a CUDA graph; then a step costs the host one call instead of some hundred.
 """
 
 import logging
@@ -80,8 +80,9 @@ class DeviceStep:
         """Keeps the buffers; each size is bound when it is first needed.
 
         Args:
-            sessions: Of each end's graph; None is that of a step with all ends, never recorded.
-            device: Where keys and values lie.
+            sessions: A session for each end's graph; None is the key of a step with all ends, which
+            is never recorded.
+            device: The device with keys and values.
             inputs: A buffer for each input, as :class:`Step` takes them, on the host or the device.
             outputs: A buffer for each output, likewise.
         """
@@ -126,7 +127,7 @@ class DeviceStep:
         self._device.wait()
 
     def _stand_in(self, key: _Key) -> _Plan | None:
-        """Returns a recorded step that computes more than is asked for."""
+        """Returns a recorded step that computes more than necessary."""
         rows, sizes, target, source = key
         if not sizes.is_plain:
             return None
@@ -143,7 +144,7 @@ class DeviceStep:
     def _empty_rows_from(self, row: int) -> None:
         """Lets rows that run only because their number is rounded up read one token.
 
-        What ran there before may have been longer than the maximum lengths of the next step.
+        Rows that ran there before may have been longer than the next step's maximum lengths.
         """
         for name in _READ_LENGTHS:
             array = self._inputs[name]
@@ -208,8 +209,8 @@ class DeviceStep:
     def _record(self, plan: _Plan, rows: int) -> ort.RunOptions:
         """Records a step, and puts states of recurrent layers back.
 
-        It runs several times for that, and each run writes the next tokens where they are read. The
-        step that follows sends tokens anew, and keys and values are written again.
+        Recording runs it several times, and each run writes the next tokens over its inputs. The
+        step that follows sends the tokens again, and writes keys and values again.
         """
         with self._device:
             before = [states.copy() for states in self._states]
@@ -293,5 +294,5 @@ def _names(entries: Iterable[Any]) -> list[str]:
 
 
 def _capacity(inputs: Mapping[str, Array], name: str) -> int:
-    """Returns the tokens that a cache has room for; the least where there is none."""
+    """Returns the tokens that a cache has room for; the minimum without a cache."""
     return inputs[name].shape[2] if name in inputs else MIN_LENGTH

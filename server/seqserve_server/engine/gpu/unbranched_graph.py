@@ -1,9 +1,9 @@
 """Makes graphs without branches, each with one end, from the graph of a decoder step.
 
-A step chooses its end by conditions that the host reads. A CUDA graph records kernels alone, so for
-it each end gets a graph of its own, which computes nothing else. For the same reason, biases of
-positions are computed from an input of the device, whose length says how many there are, and not
-cut to a length that the host reads.
+A step chooses its end by conditions that the host reads. A CUDA graph records only kernels, so each
+end gets a separate graph, which computes nothing else. For the same reason, biases of positions are
+computed from an input of the device, whose length says how many there are, and not cut to a length
+that the host reads.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ class End(NamedTuple):
     branches: tuple[str, ...]
     """The branches that lead to it, from the outermost one on."""
     outputs: tuple[str, ...]
-    """What it computes; its other outputs are always empty."""
+    """The outputs that it computes; its others are always empty."""
 
 
 PLAIN = End(("else_branch",), ("next_tokens",))

@@ -1,1 +1,1 @@
-"""Which requests wait, run next, or are refused."""
+"""The queue: requests that wait, run next, or are refused."""

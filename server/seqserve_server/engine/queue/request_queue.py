@@ -9,8 +9,8 @@ clients find some: Choudhury and Hahne 1998, "Dynamic Queue Length Thresholds". 
 one client gets half of the queue, two get a third each, three a quarter each; the same part stays
 free for newcomers.
 
-The sources of bulk calls and batches have the same room once more, so that they bar nobody. They
-wait for as long as it takes: of each call only a few are under way, and they take turns.
+The sources of bulk calls and batches have a separate room of the same size, so they never block
+other requests. They wait without limit: each call has few in flight, and calls take turns.
 """
 
 import math
@@ -84,7 +84,7 @@ class Pace:
 
 
 class Admission:
-    """Admits requests to one queue. Times are those of the scheduler's clock, in seconds."""
+    """Admits requests to one queue. Times are in seconds of the scheduler's clock."""
 
     def __init__(self, queue: FairQueue, pace: Pace, limits: QueueLimits) -> None:
         self._queue = queue
@@ -109,9 +109,9 @@ class Admission:
         if waiting.requests and waiting.tokens + tokens > self._limits.max_queue_tokens:
             return Bound.TOKENS, f"{waiting.tokens} source tokens are waiting already"
         if self._exceeds_share(request):
-            return Bound.CALLER, "others must find room to wait; this caller has its share of it"
+            return Bound.CALLER, "this caller already has its share of the queue"
         if not self._queue or self._queue.rows + request.spec.rows <= free:
-            # Workers will take all of it when they next look.
+            # Workers take all of it before their next step.
             return None
         return self._too_long_wait(request, now_s) if self._pace.is_known else None
 
@@ -139,7 +139,7 @@ class Admission:
 
     def _max_wait_s(self, request: Request) -> float:
         if request.spec.is_bulk or request.spec.priority is Priority.LOW:
-            # It delays no other client, or nobody at all.
+            # It delays no other client.
             return math.inf
         if self._limits.max_queue_s is not None:
             return self._limits.max_queue_s

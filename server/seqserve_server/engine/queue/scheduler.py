@@ -108,11 +108,12 @@ class Scheduler(RequestQueue):
         return taken
 
     def take_ahead(self, budget_tokens: int, worker: int = 0) -> list[Request]:
-        """Gives waiting requests whose sources a worker should encode now, the next ones first.
+        """Returns the waiting requests whose sources a worker should encode now, the next ones
+        first.
 
-        There are none while slots are free for all that wait. The requests go on waiting; no other
-        worker takes them until :meth:`note_encoded`. The budget is for their source tokens, and for
-        those that wait encoded.
+        The list is empty while slots are free for all waiting requests. The requests keep waiting;
+        no other worker takes them until :meth:`note_encoded`. The budget is for their source
+        tokens, and for those that wait encoded.
         """
         ahead: list[Request] = []
         if self._queue.rows <= self._slots - self.running:

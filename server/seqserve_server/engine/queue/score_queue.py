@@ -104,7 +104,7 @@ class ScoreQueue(RequestQueue):
         return [answer]
 
     def _take_targets(self) -> list[Request]:
-        """Takes the next target, and more while only scores are asked for."""
+        """Takes the next target, and more while requests want only scores."""
         self._answers_in_a_row = 0
         taken: list[Request] = []
         while self._queue and len(taken) < MAX_SCORE_BATCH:

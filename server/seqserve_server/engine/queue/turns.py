@@ -3,8 +3,8 @@
 After Goyal, Vin and Cheng 1997, "Start-time Fair Queueing": every child of a node has a virtual
 time at which its next request starts. The child that starts first is served, and the work of the
 request moves its start on. A child that comes back starts no earlier than the one that was served
-last, so nobody saves up turns. The requests of a busy client thus wait one behind the other, while
-the first request of another client, or of another flow of the same one, goes to the front.
+last, so turns cannot be saved up. The requests of a busy client thus wait for each other, while the
+first request of another client, or of another flow of the same one, goes to the front.
 """
 
 from __future__ import annotations

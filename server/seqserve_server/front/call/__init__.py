@@ -1,1 +1,1 @@
-"""What surrounds every call: its record, its memory, its status, its metrics."""
+"""The frame of every call: its record, its memory, its status, its metrics."""

@@ -244,7 +244,7 @@ class _RunningCall:
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):
             self._report(self._why_cancelled())
         else:
-            # A panic of the tokenizer's library is no Exception.
+            # A panic of the tokenizer's library is not a subclass of Exception.
             await self._fail(error)
 
     def end(self, error: ServiceError) -> None:

@@ -1,7 +1,7 @@
 """State of one gRPC call: metrics record, leased model versions, reserved memory.
 
-A handler gets the call in place of gRPC's context, and passes it to all that take part in the
-accounting.
+A handler gets the call instead of gRPC's context, and passes it to all functions that take part in
+the accounting.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PARTS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerResources:
-    """What all calls of a server share."""
+    """State that all calls of a server share."""
 
     answers: FairMemory = field(default_factory=FairMemory)
     """Memory for answers."""
     texts: TextScheduler = field(default_factory=TextScheduler)
-    """Whose texts are read next."""
+    """The turns of callers whose texts are to be read."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a large answer is written, so that many that end together delay no other call."""
 
@@ -53,7 +53,7 @@ class ServerCall(CallRecord):
     models: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
     resources: ServerResources = field(default_factory=ServerResources)
-    """What the calls of the server share."""
+    """State that the calls of the server share."""
     held: Reservation | None = None
     """Memory for the answer."""
     is_one_of_many: bool = False
@@ -134,7 +134,7 @@ class ServerCall(CallRecord):
         return 2 * request.ByteSize() if self.is_one_of_many else 0
 
     def release_memory(self) -> None:
-        """Gives back the memory of an answer that the caller has, or will not get."""
+        """Releases the memory of an answer that the caller has received, or will not receive."""
         if self.held is not None:
             self.held.release()
             self.reservations.discard(self.held)
@@ -174,12 +174,12 @@ _JITTER_S = 0.005
 
 
 def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
-    """Tells whether a cancelled call had reached its deadline, if it has one."""
+    """Returns whether a cancelled call had reached its deadline, if it has one."""
     return remaining_s is not None and remaining_s <= _JITTER_S + _ROUNDING * elapsed_s
 
 
 class Unreadable(InvalidRequest):
-    """A request that protobuf cannot parse; handlers get it in place of the request."""
+    """A request that protobuf cannot parse; handlers get it instead of the request."""
 
     def __init__(self, reason: str, data: bytes) -> None:
         """Makes the error; ``data`` is the request as it came."""

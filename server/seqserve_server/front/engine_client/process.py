@@ -23,7 +23,7 @@ class EngineProcess:
     """A process that runs one engine, and the front's end of its socket."""
 
     module = "seqserve_server.engine"
-    """What the process runs."""
+    """The module that the process runs."""
 
     def __init__(
         self,

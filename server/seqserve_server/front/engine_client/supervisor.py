@@ -47,7 +47,7 @@ class BreakerLimits:
     threshold: int = 3
     """Failures in a row that open it."""
     pause_s: float = 0.5
-    """Pause before the second start in a row; there is none before the first."""
+    """Pause before the second start in a row; the first follows at once."""
     max_pause_s: float = 30.0
     trial_s: float = 5.0
     """Time that an engine on trial must run to be trusted."""
@@ -183,7 +183,7 @@ class Supervisor:
             await self._end_trial()
 
     async def _try(self) -> bool:
-        # What is left of the engine.
+        # Remains of the engine.
         await asyncio.to_thread(self._engine.terminate)
         await asyncio.sleep(self._breaker.pause_s)
         self.restarts += 1

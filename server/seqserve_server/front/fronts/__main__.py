@@ -22,7 +22,7 @@ from seqserve_server.process.logs import LogFormat, LogLevel, configure
 
 
 class FrontProcess:
-    """What the main process calls, one after the other: open, .., serve, .., drain."""
+    """Methods that the main process calls in this order: open, .., serve, .., drain."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._over = asyncio.Event()

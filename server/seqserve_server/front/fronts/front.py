@@ -22,12 +22,12 @@ from seqserve_server.process import child_process, logs
 
 _END_TIMEOUT_S = 10.0
 _HEARTBEAT_S = 2.0
-# Reading the vocabularies of some models takes most of it.
+# Most of it is for reading the vocabularies of models.
 _START_TIMEOUT_S = 60.0
 
 
 class FrontState(NamedTuple):
-    """What every front must know."""
+    """Settings of every front."""
 
     engines: list[tuple[str, int, LaunchedGroup]]
     """Name and number of each version that takes calls, or soon will, and its engines."""
@@ -65,7 +65,7 @@ class Front:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The id of its process; none while there is none."""
+        """The id of its process; None while no process runs."""
         return () if self._process is None else (self._process.pid,)
 
     @property
@@ -74,7 +74,7 @@ class Front:
         return self._supervisor.restarts
 
     def load(self) -> None:
-        """Launches the process, if there is none."""
+        """Launches the process unless it runs."""
         if self._process is not None or self._closed:
             return
         self._channel, theirs = socket.socketpair()
@@ -110,7 +110,7 @@ class Front:
         peer = self._peer = Peer(self._channel, handlers, self._gone)
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
-                # What changes meanwhile is told next.
+                # Changes that happen meanwhile are sent next.
                 async with self._telling:
                     self.port = await peer.call("open", self.number, self._options)
                     await self._tell()
@@ -163,7 +163,7 @@ class Front:
         return self.counted
 
     async def tell(self) -> None:
-        """Tells the front of all versions, engines and states that it does not know.
+        """Sends the front all versions, engines and states that it does not know.
 
         Raises:
             PeerGoneError: It has ended.
@@ -199,7 +199,7 @@ class Front:
                         await self.call("connect", *key, channel=channel)
 
     async def _reconnect(self, *key: Any) -> None:
-        """Gives the front, which has lost its socket to an engine, another one if that runs."""
+        """Gives a front that has lost its socket to an engine another one, if the engine runs."""
         self._pids.pop(key, None)
         await self.tell()
 

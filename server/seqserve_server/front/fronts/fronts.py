@@ -138,7 +138,7 @@ class Fronts:
             await self._tell_all()
         except BaseException:
             del self._starting[entry]
-            # Those that have read it must read it anew next time.
+            # Fronts that have read it must read it again next time.
             await self._until_idle(entry, model, 0.0)
             raise
         del self._starting[entry]

@@ -133,7 +133,7 @@ class Peer:
         except SeqserveError as error:
             answer = _Answer(call.number, None, error)
         except Exception as error:
-            # Of a library, whose errors may be impossible to pickle.
+            # The error may come from a library, and be impossible to pickle.
             reason = f"{type(error).__name__}: {error}"
             answer = _Answer(call.number, None, SeqserveError(reason))
         else:

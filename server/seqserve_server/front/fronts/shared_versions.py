@@ -28,7 +28,7 @@ from seqserve_server.front.telemetry.metrics import Metrics
 
 
 class VersionRecord(NamedTuple):
-    """What the main process tells of a version."""
+    """A version, as the main process describes it."""
 
     name: str
     version: int
@@ -46,7 +46,7 @@ class VersionRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the main process tells of all versions, at one time."""
+    """All versions at one time, as the main process describes them."""
 
     versions: tuple[VersionRecord, ...]
     default: str
@@ -79,7 +79,7 @@ class SharedVersions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handlers(self) -> dict[str, Handler]:
-        """What the main process calls."""
+        """Methods that the main process calls."""
         return handlers_of(self.read, self.connect, self.show, self.until_idle)
 
     async def read(self, name: str, version: int, capacities: list[Ready]) -> None:

@@ -19,7 +19,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 
 
 class Link(NamedTuple):
-    """A token of a target, and the place in the source that it comes from."""
+    """A token of a target, and its place in the source."""
 
     source: Span
     target: Span
@@ -55,7 +55,7 @@ def alignment(asked: Asked) -> Feature | None:
 
 
 class Alignment(Feature):
-    """Tells where in the source the tokens of an answer come from."""
+    """Finds the source places of the tokens of an answer."""
 
     def __init__(self, asked: Asked) -> None:
         self._tokenizer, self._affixes = asked.model.tokenizer, asked.affixes
@@ -89,7 +89,7 @@ class TokenSpans(NamedTuple):
     first: int
     """Index of the first token of the text; others may come before it."""
     spans: list[Span]
-    """Of each token of the text; a lone space has the place of the next token."""
+    """Place of each token of the text; a lone space has the place of the next token."""
     num_affixes: int
     """Number of special tokens before the text."""
 
@@ -163,7 +163,7 @@ def _place(
     ids: Sequence[int],
     tokenizer: Tokenizer,
 ) -> None:
-    """Gives tokens that came together their places between ``begin`` and ``end``.
+    """Divides the text between ``begin`` and ``end`` among tokens that came together.
 
     A byte waits for what may belong to its character, and so may hold up the next tokens.
     """

@@ -107,7 +107,7 @@ async def counted_stream(job: Job) -> Streamed:
 
 
 def _is_bulk(job: Job, source: Source) -> bool:
-    # Parts of a source are as many sources of a call: they wait where a lone one is refused.
+    # Parts of a source count as sources of a batch: they wait when a single source is refused.
     return job.is_bulk or len(source.parts) > 1
 
 
@@ -209,7 +209,7 @@ async def _stream_onward(onward: Onward, is_bulk: bool, text: str) -> Streamed:
 
 
 async def _stream_tokens(job: Job, part: Part, *, is_bulk: bool) -> Streamed:
-    # What may still be rewritten is not streamed.
+    # Text that may still change is not streamed.
     waits = any(feature.rewrites(part) for feature in job.hop.options.features)
     call = engine_call(job, part, answer_of, streamed=not waits, is_bulk=is_bulk)
     tokenizer, stops = job.hop.model.tokenizer, part.decoding.stops

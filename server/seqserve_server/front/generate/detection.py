@@ -21,7 +21,7 @@ MAX_CHARACTERS = 1000
 """Characters of a text that are looked at."""
 _TRIES = 2
 """Processes that are tried: one may end through no fault of the text."""
-# Of one caller that is alone half of them, which take some seconds together.
+# A caller that is alone may have half of them, which take some seconds together.
 _MAX_WAITING = 1024
 _CALLER_SHARE = 0.5
 _RETRY_S = 1.0
@@ -78,9 +78,8 @@ class _DetectorProcess:
 class LanguageDetector:
     """Detects languages in a separate process, which starts when it is first needed.
 
-    The process starts in about a second, and answers one request at a time, in about a
-    millisecond, those of different callers in turn. One that ends is replaced. Used in the event
-    loop.
+    The process starts in about a second. It answers one request at a time, in about a millisecond,
+    with callers in turn. If it ends, it is replaced. Used in the event loop.
     """
 
     def __init__(self, module: str = "seqserve_server.detector") -> None:
@@ -93,16 +92,16 @@ class LanguageDetector:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process; None if there is none."""
+        """The id of the process; None if it does not run."""
         return self._process.pid if self._process else None
 
     async def detect(
         self, text: str, codes: Iterable[str], caller: str = ""
     ) -> list[DetectedLanguage]:
-        """Tells in which of some languages a text may be, the most probable first.
+        """Returns the probable languages of a text among some, the most probable first.
 
-        Of several codes for one language the first counts. There are none where the first
-        :data:`MAX_CHARACTERS` do not tell. Callers that wait are served in turn.
+        If a language has several codes, the first counts. The result is empty if the first
+        :data:`MAX_CHARACTERS` reveal no language. Waiting callers are served in turn.
 
         Raises:
             QueueFull: Too many texts of the caller wait.

@@ -60,7 +60,7 @@ class EngineCall(asyncio.Future[Result]):
         self._retry: asyncio.TimerHandle | None = None
         self._request_id: int | None = None
         self._sent = spec
-        # Of a stream alone.
+        # Only for streams.
         self._news: asyncio.Event | None = None
         self._throttle: StreamThrottle | None = None
         self._unread: list[int] = []
@@ -135,7 +135,7 @@ class EngineCall(asyncio.Future[Result]):
             self._whole()
 
     def _whole(self) -> None:
-        """Handles an answer that has all that the request asked for."""
+        """Handles an answer that is complete."""
         self._end(self.answer)
         self._improve()
 
@@ -151,7 +151,7 @@ class EngineCall(asyncio.Future[Result]):
 
     @property
     def _is_optional(self) -> bool:
-        """Whether the answer is whole without what was asked for last."""
+        """Whether the answer is complete without the last thing requested."""
         sent, spec = self._sent, self.spec
         return isinstance(sent, GenerateSpec) and sent.options is not spec.options  # type: ignore[union-attr]
 
@@ -159,7 +159,7 @@ class EngineCall(asyncio.Future[Result]):
         try:
             self.set_result(self._make(self))
         except BaseException as error:
-            # A panic of the tokenizer's library is no Exception.
+            # A panic of the tokenizer's library is not a subclass of Exception.
             self._fail(error)
 
     def _failed(self, error: ServiceError) -> None:
@@ -214,7 +214,7 @@ class StreamThrottle:
         self._due_s = 0.0
 
     def is_due(self, under_way: int) -> bool:
-        """Tells whether a message is due, now that there are new tokens."""
+        """Returns whether a message is due, now that there are new tokens."""
         now_s = self._clock()
         if under_way > UNTHROTTLED_STREAMS and now_s < self._due_s:
             return False

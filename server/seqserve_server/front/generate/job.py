@@ -64,7 +64,7 @@ Answer = TypeVar("Answer")
 
 
 class Window:
-    """As many places as may be taken at once.
+    """A number of places, of which callers take some at a time.
 
     A call has somewhat more than its model can run, and no more: calls take turns in the engine's
     queue, and what waits there is bounded.
@@ -72,7 +72,7 @@ class Window:
 
     def __init__(self, size: int) -> None:
         self._size = self._free = size
-        # What begins the next item of each list that has more than there are places for.
+        # For each list with more items than places: begins its next item.
         self._waiting: deque[Callable[[], None]] = deque()
 
     @cached_property
@@ -139,9 +139,9 @@ def _begun(run: Callable[[Item], Awaitable[Answer]], item: Item) -> asyncio.Futu
         return failed
 
 
-# What the tokens of a part take while a request waits, and the part itself.
+# Memory of a part and its tokens while a request waits.
 _PART_BYTES, _TOKEN_BYTES = 200, 36
-# Where bytes are no text, three bytes stand for two; a text is held as text and on the wire.
+# Invalid UTF-8 takes three bytes for two; a text exists as text and as wire bytes.
 _TEXT_BYTES = 3
 
 
@@ -158,7 +158,7 @@ async def reserved(job: Job, request: GenerateRequest) -> Job:
 
 def longest_wait_s(options: Options, *, is_bulk: bool) -> float:
     """Returns how long a request waits for memory."""
-    # Many requests of a call wait where a lone one is refused.
+    # Many requests of a call wait when a single one is refused.
     return math.inf if is_bulk else min(MAX_WAIT_S, options.decoding.time_limit_s)
 
 
@@ -212,12 +212,12 @@ def generated_size(
         sources: How many the request has, or how many segments.
         text_bytes: Of the texts that are divided into segments. Their answers are returned twice,
             by themselves and joined with what is left of the text.
-        added: What features add to a hypothesis, by the options that they come from.
+        added: Size that features add to a hypothesis, by their options.
     """
     # The end token has a score too.
     tokens = options.max_decoding_length + 1
     string = token_bytes + STRING_BYTES
-    # Where bytes are no text, their tokens have two bytes each, and their text has three.
+    # Tokens of invalid UTF-8 have two bytes each, and their text has three.
     text = 3 * token_bytes // 2 + 3
     times = 2 if text_bytes else 1
     spelled = tokens * (times * text + string + ID_BYTES) + HYPOTHESIS_BYTES

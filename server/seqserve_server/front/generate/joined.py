@@ -34,7 +34,7 @@ class Joined:
         self._timings: list[generation_pb2.Timings] = []
         self._reasons: set[generation_pb2.StopReason] = set()
         self._warnings: dict[generation_pb2.SourceWarning, None] = {}
-        # Of each answered part: its scores, and how many tokens they are of.
+        # For each answered part: its scores and their number of tokens.
         self._scores: list[tuple[float, float, float, int]] = []
 
     def response(self, manifest: Manifest) -> generation_pb2.GenerateResponse:
@@ -156,8 +156,8 @@ _UNSPACED = re.compile(
 class TextJoiner:
     """The text of all answers, as it grows.
 
-    White space comes back as it was. Where a script without spaces has none between two segments,
-    and neither of their answers is in such a script, one space is added.
+    White space comes back as it was. If two segments of a script without spaces touch, and neither
+    answer is in such a script, the answers get a space between them.
     """
 
     def __init__(self, source: str) -> None:

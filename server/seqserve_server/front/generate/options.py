@@ -172,7 +172,7 @@ def _token_ids(tokens: Sequence[str], field: str, tokenizer: Tokenizer) -> Token
     for token in tokens:
         token_id = tokenizer.id_of(token)
         if token_id is None:
-            reason = f"{token!r:.80} is no token of the model; see the tokens of an answer"
+            reason = f"{token!r:.80} is not a token of the model; see the tokens of an answer"
             raise InvalidRequest(f"options.{field}", reason)
         token_ids.append(token_id)
     return tuple(token_ids)
@@ -210,12 +210,12 @@ def divide_options(
 ) -> tuple[GenerationOptions, GenerationOptions]:
     """Divides the options of a request between the two models of a pivot.
 
-    Both search as the request says. What it says of the text and of the answer is for the second
-    model, whose text the caller gets.
+    Both models use the request's search options. Options for the text and the answer apply to the
+    second model, whose text the caller gets.
     """
     check_pivot(options, first.target)
     of_first = _only(options, _OF_BOTH | _OF_FIRST, first)
-    # A prefix is that of a lone text; without one a model may divide a source by default.
+    # A prefix belongs to a single text; without one, a model may divide a source by default.
     if has_prefix(options) and not options.segmentation:
         of_first.segmentation = SegmentationMode.NONE.value
     return of_first, _only(options, DECLARATIONS.keys() - _OF_FIRST, second)

@@ -20,9 +20,9 @@ from seqserve_server.front.models.answer_cache import VersionAnswers
 class CachedCall(EngineCall[Result]):
     """A call whose answer need not be computed again.
 
-    A request waits only for one behind which it would wait in the queue too, so it never loses by
-    that. Streams wait for no other, because its tokens would come all at once; nor do requests with
-    a time limit, because they may end before it. Both take what is kept.
+    A request waits only for one that is ahead of it in the queue anyway, so it never loses time.
+    Streams wait for no other, because its tokens would come all at once; nor do requests with a
+    time limit, because they may end before it. Both take what is kept.
     """
 
     def __init__(

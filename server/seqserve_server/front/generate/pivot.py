@@ -75,7 +75,7 @@ def join_legs(hops: Hops, joined: Joined, response: Response) -> None:
         text += joiner.add(part.span, each.legs[0].text if each else part.original)
     legs = [each.legs for each in joined.responses if each]
     firsts = [first for first, _ in legs]
-    # What the second model has not read has no source tokens.
+    # Text that the second model has not read has no source tokens.
     seconds = [second for _, second in legs if second.source_tokens]
     for hop, own in zip(hops, (firsts, seconds), strict=True):
         leg = _leg(hop, own)
@@ -189,8 +189,9 @@ def _joined_links(segments: Sequence[generation_pb2.Segment]) -> list[Link]:
 def _compose_links(first: Sequence[Link], second: Sequence[Link]) -> list[Link]:
     """Composes the links of two alignments, where the target of the first is the second's source.
 
-    A token comes from where that token of the text between comes from with which its own place has
-    the most characters in common, the first of several; one that has none in common is left out.
+    A token is aligned to the token of the intermediate text that shares the most characters with
+    its place (the first of several), and takes that token's place in the source. Tokens that share
+    none are left out.
     """
     composed = []
     for (begin, end), target in second:

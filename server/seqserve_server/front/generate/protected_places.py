@@ -19,7 +19,7 @@ from seqserve_server.front.generate.records import Span, without
 Hypothesis = generation_pb2.Hypothesis
 
 _WORD = re.compile(r"\w")
-# What may be next to a word and is no part of it.
+# Characters next to a word that do not belong to it.
 _MARKS = ".,;:!?…\"'()[]„“”‚‘’«»¡¿。、！？"
 _ENDED = (generation_pb2.STOP_REASON_UNSPECIFIED, generation_pb2.STOP_REASON_EOS)
 
@@ -36,7 +36,7 @@ class _Edit(NamedTuple):
 
 
 def is_missing(text: str, source: str, spans: Sequence[Span]) -> bool:
-    """Tells whether a text lacks a kept text of its source, or has it too often."""
+    """Returns whether a text lacks a kept text of its source, or has it too often."""
     if not has_words(without(source, spans)):
         return False
     wanted = Counter(source[slice(*span)] for span in spans)
@@ -44,7 +44,7 @@ def is_missing(text: str, source: str, spans: Sequence[Span]) -> bool:
 
 
 def occurrences(kept: str, text: str) -> Iterator[Span]:
-    """Yields where a text has a kept text, by itself where that begins or ends with a letter."""
+    """Yields the places of a kept text in a text; letters at its ends must end words there."""
     end = 0
     while (begin := text.find(kept, end)) >= 0:
         end = begin + len(kept)
@@ -90,7 +90,7 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
 
 
 def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
-    """Tells what is kept of a text that stays as it is."""
+    """Returns the kept texts of a text that stays as it is."""
     generated = generation_pb2.PLACEMENT_GENERATED
     return [_kept(_Edit(span, span, generated), text, span) for span in spans]
 
@@ -103,7 +103,7 @@ class _Places:
         self._is_taken = bytearray(len(text))
         begins = [span.begin for span in spans]
         self._origins = [_origin(link.source, spans, begins) for link in links]
-        """The kept span that each token comes from; None where it comes from none."""
+        """The kept span of each token's source place; None if it has none."""
 
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:
         by_text: defaultdict[str, list[Span]] = defaultdict(list)
@@ -118,7 +118,7 @@ class _Places:
         return edits
 
     def aligned(self, spans: Sequence[Span]) -> list[_Edit]:
-        """Finds what the model wrote from spans, each by the run of tokens that come from it."""
+        """Finds the model's text for each span: the run of tokens that attend to it."""
         edits = []
         tokens: defaultdict[Span, list[int]] = defaultdict(list)
         for index, origin in enumerate(self._origins):
@@ -154,7 +154,7 @@ class _Places:
         return edits
 
     def _after(self, place: int) -> int:
-        """Finds the place after what comes from the word before a place in the source."""
+        """Finds the place after the translation of the word before a place in the source."""
         before = [link for link in self._links if link.source.begin < place]
         last = max(before, key=lambda link: (link.source.begin, link.target.end), default=None)
         return last.target.end if last else 0
@@ -230,7 +230,7 @@ _UNSPECIFIED = generation_pb2.PLACEMENT_UNSPECIFIED
 
 
 def _is_word(source: str, span: Span) -> bool:
-    """Tells whether only marks separate a span from the white space around it."""
+    """Returns whether only marks separate a span from the white space around it."""
     before = source[: span.begin].rstrip(_MARKS)[-1:]
     after = source[span.end :].lstrip(_MARKS)[:1]
     return (not before or before.isspace()) and (not after or after.isspace())

@@ -49,13 +49,13 @@ class Segmentation(NamedTuple):
 
 
 def has_prefix(options: generation_pb2.GenerationOptions) -> bool:
-    """Tells whether a request sets the prefix of its target."""
+    """Returns whether a request sets the prefix of its target."""
     return any(getattr(options, name) for name in PREFIXES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the options of a request mean for a model."""
+    """The options of a request, compiled for a model."""
 
     decoding: DecodingOptions
     """For the engine; it has all terms of the request, a part has those that it contains."""
@@ -90,7 +90,7 @@ class Hop(NamedTuple):
 def window_of(slots: int) -> int:
     """Returns how many parts of a call are in flight at once: those that run, and half as many.
 
-    These wait, so that no slot is empty until the front knows of it, and many are encoded together.
+    These wait in the engine, so that no slot stays empty and many are encoded together.
     """
     return slots + slots // 2
 
@@ -102,7 +102,7 @@ class Route(NamedTuple):
     """One, or the two of a pivot."""
     priority: Priority
     is_bulk: bool
-    """Whether its sources are some of many of a call, which wait where a lone one is refused."""
+    """Whether its sources belong to a call of many; they wait when a single one is refused."""
     detected: generation_pb2.DetectedLanguage | None = None
     """The language of the source, if it was detected."""
 
@@ -113,7 +113,7 @@ class Route(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a source, which the engine decodes by itself."""
+    """A part of a source, which the engine decodes separately."""
 
     span: Span
     """Its place in the source."""
@@ -160,7 +160,7 @@ class Source:
     num_tokens: int
     """Tokens of all parts."""
     is_divided: bool
-    """Whether the answer has segments: where division was asked for, even if there is one part."""
+    """Whether the answer has segments: if division was requested, even with one part."""
 
 
 # Tag and length of a string or of a packed field, a token id, a float: on the wire at most.
@@ -178,9 +178,9 @@ class Feature:
     """
 
     field = ""
-    """The option that it comes from, in errors."""
+    """Its option, for errors."""
     shapes_text = False
-    """Whether it decides which text the model reads; then it is asked for each try to wrap one."""
+    """Whether it changes the text that the model reads; then each try to wrap a text calls it."""
 
     def read(self, part: Part) -> Part:
         """Returns a part with what the feature finds in it, before the engine gets it."""
@@ -195,11 +195,11 @@ class Feature:
         return 0
 
     def rewrites(self, part: Part) -> bool:
-        """Tells whether the text of an answer may change once it is whole; it is not streamed."""
+        """Returns whether the text of an answer may change once it is whole; it is not streamed."""
         return False
 
     def needs_attention(self, part: Part, answer: Finished) -> bool:
-        """Tells whether an answer can be written better with its attention, which it lacks."""
+        """Returns whether an answer can be written better with its attention, which it lacks."""
         return False
 
     repairs = False
@@ -210,7 +210,7 @@ class Feature:
         return None
 
     def is_better(self, part: Part, answer: Finished, other: Finished) -> bool:
-        """Tells whether the answer of the second try is the better one."""
+        """Returns whether the answer of the second try is the better one."""
         return False
 
     def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:

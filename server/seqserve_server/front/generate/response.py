@@ -24,7 +24,7 @@ _STOP_REASONS = {
 
 INTERCEPT = -2.24
 WEIGHTS = (4.18, -0.52, -0.82)
-"""Of the features, in their order."""
+"""Weights of the features, in their order."""
 
 # Longest sequence of tokens whose repetition is looked for.
 _MAX_PERIOD = 8
@@ -130,7 +130,7 @@ def source_warnings(
 
 
 def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
-    """Tells whether a character that the vocabulary lacks has a meaning by itself.
+    """Returns whether a character that the vocabulary lacks carries meaning.
 
     Letters and symbols have; unusual marks of punctuation and spaces are rarely missed.
     """
@@ -144,7 +144,7 @@ def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
 
 
 def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int = 0) -> float:
-    """Estimates how good an answer is, as chrF / 100, from what decoding knows of it anyway.
+    """Estimates the quality of an answer, as chrF / 100, from figures of its decoding.
 
     A logistic function of three features, fitted by ``python -m bench.confidence`` to the chrF of
     the shipped model's translations: of sentences that it has not seen, of several of them in one

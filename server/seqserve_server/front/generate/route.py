@@ -1,4 +1,4 @@
-"""Which models answer a request: the one that it names, or the models of its languages."""
+"""The models that answer a request: the one that it names, or the models of its languages."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -139,7 +139,7 @@ class _Languages(NamedTuple):
     source: str
     target: str
     section: str
-    """What comes before the names of their fields: ``options.`` or nothing."""
+    """Prefix of their field names: ``options.`` or nothing."""
 
 
 def _languages(request: Any) -> _Languages | None:
@@ -168,7 +168,7 @@ async def _detected(
 ) -> generation_pb2.DetectedLanguage:
     """Detects the language of the sources among those that the models of a request read.
 
-    The target language is compared, too: a text that is in it already is no other language.
+    The target language is a candidate too, because the text may already be in it.
     """
     field = f"{languages.section}source_language"
     if isinstance(request, generation_pb2.GenerateRequest):

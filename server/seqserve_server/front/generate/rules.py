@@ -77,7 +77,7 @@ def _check_rows(options: Options, decoding: DecodingOptions, max_rows: int) -> N
         raise _wrong("beam_size", f"is {beam_size}; this server keeps at most {max_rows}")
     if decoding.sampling and beam_size > 1:
         chosen = next(name for name in _SAMPLING if options.HasField(name))
-        raise _wrong("beam_size", f"is {beam_size} beside {chosen}; choose search or sampling")
+        raise _wrong("beam_size", f"is {beam_size} with {chosen}; choose search or sampling")
     if decoding.return_alternatives:
         fit = min(MAX_TOP_K, max_rows // beam_size)
         if count > fit:
@@ -108,7 +108,7 @@ def _check_combinations(own: Options, options: Options, decoding: DecodingOption
     for name, others in _EXCLUDES.items():
         for other in others:
             if name in sent and other in sent:
-                raise _wrong(name, f"is set beside {other}; choose one of them")
+                raise _wrong(name, f"is set together with {other}; choose one of them")
     for name in _NEED_BEAM:
         if name in sent and decoding.beam_size == 1:
             raise _wrong(name, "needs a beam; set beam_size above 1")
@@ -127,7 +127,7 @@ def _check_replacement(options: Options, manifest: Manifest) -> None:
 def _check_prefix(options: Options, decoding: DecodingOptions) -> None:
     field, length = _prefix_field(options), len(decoding.prefix)
     if options.target_prefix_tokens and options.HasField("target_prefix"):
-        raise _wrong(field, "is set beside target_prefix; choose one of them")
+        raise _wrong(field, "is set together with target_prefix; choose one of them")
     if length >= decoding.max_decoding_length:
         raise _wrong(
             field,

@@ -31,7 +31,7 @@ from seqserve_server.text.vocabulary import Pieces
 MAX_CHARACTERS = MAX_TOKENS = 100_000
 """Longest text, in code points, and most tokens."""
 MAX_TOKENS_PER_CHARACTER = 4
-"""As many as the bytes of a character; a text whose normal form has more is refused."""
+"""Equal to the most bytes of a character; a text whose normal form has more is refused."""
 
 _Request = generation_pb2.ScoreRequest | generation_pb2.AttentionRequest
 
@@ -52,7 +52,7 @@ async def score(
         **call.spec_fields(),
     )
     scores = (await EngineCall(model.engine, spec, call, answer_of).begin()).token_scores
-    # What the model wants first is given, like the prefix of a generated text.
+    # The model's forced first tokens are given, like the prefix of a generated text.
     num_given = len(affixes.target)
     target, scores = target[num_given:], scores[num_given:]
     return generation_pb2.ScoreResponse(
@@ -226,7 +226,7 @@ def scored_size(source_tokens: int, target_tokens: int, token_bytes: int) -> Ans
 
 def tokenized_size(tokens: int, token_bytes: int) -> AnswerSize:
     """Bounds the answer to a request to divide a text into tokens, or to join them."""
-    # Of each its id, its beginning and its end; where bytes are no text, three bytes for two.
+    # Each token has an id, a beginning and an end; invalid UTF-8 takes three bytes for two.
     each = 3 * token_bytes // 2 + STRING_BYTES + 3 * ID_BYTES
     return AnswerSize({"text": ANSWER_BYTES + tokens * each})
 

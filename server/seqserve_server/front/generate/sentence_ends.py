@@ -31,7 +31,7 @@ _ATTACHED = ("-", "\N{HYPHEN}", "\N{NON-BREAKING HYPHEN}", "ª", "º")
 
 
 class _Next(IntEnum):
-    """What comes after a period."""
+    """The text after a period."""
 
     SMALL, NUMBER, OPENER, INITIAL, OTHER = range(5)
 
@@ -51,7 +51,7 @@ _ENDS: Mapping[str, tuple[bool | None, ...]] = {
 
 
 class _Table(NamedTuple):
-    """What the table says of a language."""
+    """The table's entry for a language."""
 
     kinds: Mapping[str, str]
     """The kind of each abbreviation."""
@@ -91,7 +91,7 @@ def _divided(sentence: str, table: _Table) -> Iterator[str]:
 
 
 def _ends(before: str, after: str, table: _Table) -> bool | None:
-    """Tells whether a sentence ends between two parts of a line; None if the table does not say."""
+    """Returns whether a sentence ends between two parts of a line; None if the table cannot say."""
     tokens, following = before[-_WINDOW_CHARACTERS:].split(), after[:_WINDOW_CHARACTERS].split()
     if not tokens or not following or not tokens[-1].endswith("."):
         return None

@@ -79,7 +79,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
         outcomes = [b""] * len(job.sources)
-        # The longest first: at the end they would run with few beside them.
+        # The longest first: at the end they would run in a small batch.
         order = sorted(range(len(outcomes)), key=lambda place: -_tokens(job.sources[place]))
         in_order = Window(route.window).in_order(
             [job.sources[place] for place in order], partial(answer, job)
@@ -136,7 +136,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     async def DetectLanguage(
         self, request: generation_pb2.DetectLanguageRequest, call: ServerCall
     ) -> generation_pb2.DetectLanguageResponse:
-        """Tells in which language a text probably is."""
+        """Returns the probable languages of a text."""
         if len(request.text) > MAX_CHARACTERS:
             reason = f"has {len(request.text):,} characters; a call takes at most"
             raise InvalidRequest("text", f"{reason} {MAX_CHARACTERS:,}")

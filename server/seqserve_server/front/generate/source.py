@@ -33,7 +33,7 @@ MAX_CHARACTERS = 1_000_000
 MAX_SEGMENTS = 4096
 """Maximum number of segments of a text, and of all texts of a batch together."""
 MAX_CHARACTERS_PER_TOKEN = 32
-"""A token rarely has more; a text that does is refused before it is tokenized."""
+"""A token rarely has more. Longer texts are refused before they are tokenized."""
 _TOO_LONG = "split it into sentences, or set options.segmentation"
 
 
@@ -164,7 +164,7 @@ class SourceReader:
                 parts = feature.read_divided(parts)
         num_tokens = sum(len(part.tokens) for part in parts)
         if segmentation.is_default and len(parts) == 1 and parts[0].tokens:
-            # Nobody asked for segments, and there is nothing to divide.
+            # The request does not ask for segments, and the text cannot be divided.
             if parts[0].span == (0, len(text)):
                 return Source(text, parts, num_tokens, is_divided=False)
             # With more white space than the model reads it stays a segment.
@@ -212,7 +212,7 @@ class SourceReader:
         return affixes.with_special_tokens(self._tokenizer.encode(affixes.text + text))
 
     def _is_translatable(self, part: Part, tokens: list[int]) -> bool:
-        """Tells whether a segment has a letter, and the model reads any character of the text."""
+        """Returns whether a segment has a letter, and the model reads any character of the text."""
         if self._segmentation is not None and not has_words(part.rest):
             return False
         if len(tokens) > self._num_added:

@@ -96,7 +96,7 @@ def wrap(text: str, reader: Reader) -> Iterator[tuple[Span, list[int]]]:
     """Yields parts of a text that have at most the maximum of tokens, with their tokens.
 
     A part ends after a clause if one ends in its second half, or else at white space, or else at
-    the end of a token. A character that has too many tokens by itself is a part too.
+    the end of a token. A single character with too many tokens is a part too.
     """
     most, begin = reader.max_tokens, 0
     while begin < len(text):

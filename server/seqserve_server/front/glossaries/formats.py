@@ -117,7 +117,7 @@ class _Reader:
     def _start(self, name: str, attributes: Mapping[str, str]) -> None:
         name = _local(name)
         if not self._depth and name not in _ROOTS:
-            raise self._fault(f"has the root {name!r:.80}; that of TBX is martif or tbx")
+            raise self._fault(f"has the root {name!r:.80}; TBX has martif or tbx")
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise self._fault(f"has an element within {_MAX_DEPTH} others")
@@ -173,7 +173,7 @@ class _Reader:
         return next(roles, "")
 
     def _refuse_entity(self, name: str, *_: object) -> None:
-        raise self._fault(f"has the entity {name!r:.80}; write what it stands for")
+        raise self._fault(f"has the entity {name!r:.80}; write its text instead")
 
     def _fault(self, reason: str) -> GlossaryError:
         return GlossaryError(f"line {self.parser.CurrentLineNumber}: {reason}")

@@ -31,7 +31,7 @@ _UNSPACED = (
 )
 # Particles follow a Korean word without a space, so an entry may end within a word.
 _HANGUL = r"\uac00-\ud7a3"
-# Marks are no letters to the pattern "\w", but vowels of many scripts are marks.
+# The pattern "\w" does not match combining marks, but vowels of many scripts are marks.
 _LAST_MARK = 0x1FFFF
 
 _Trie: TypeAlias = dict[str, Any]
@@ -39,11 +39,11 @@ _Trie: TypeAlias = dict[str, Any]
 
 
 class GlossaryError(ValueError):
-    """A file is no glossary; the message says where and why."""
+    """A file is not a glossary; the message says where and why."""
 
 
 class Label(NamedTuple):
-    """What tells glossaries apart."""
+    """Identity of a glossary."""
 
     name: str
     source: str

@@ -23,7 +23,7 @@ from seqserve_server.contract.limits import CacheScope
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import CacheCounts
 
-# What the key, the two objects around an answer and the entry of the dictionary take.
+# Memory of the key, of the two objects around an answer, and of the entry in the dictionary.
 _ENTRY_BYTES = 400
 
 

@@ -37,7 +37,7 @@ class ModelState(Enum):
 
 
 class Control(Enum):
-    """Who decides whether a version is loaded."""
+    """The origin of the decision whether a version is loaded."""
 
     WATCH = "watch"
     """The repository watch: versions in the folder, limited by ``--keep-versions``."""

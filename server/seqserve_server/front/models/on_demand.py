@@ -118,7 +118,7 @@ class OnDemand:
 
         def forget(task: asyncio.Task[None]) -> None:
             del self._loads[entry]
-            # Seen, even if nobody waits any more.
+            # Retrieved even if no task waits any more.
             _ = task.cancelled() or task.exception()
 
         task = self._loads.get(entry)

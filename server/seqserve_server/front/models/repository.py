@@ -89,7 +89,9 @@ class Repository:
             reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
             raise errors.StartupError(f"no model can be served:{reasons}")
         if default and default not in ready:
-            raise OptionError(f"{named_by}: {default!r} is not ready; there are {', '.join(ready)}")
+            raise OptionError(
+                f"{named_by}: {default!r} is not ready; available: {', '.join(ready)}"
+            )
         self.default = default or (ready[0] if len(ready) == 1 else "")
 
     @property
@@ -215,7 +217,7 @@ class Repository:
         entries = [entry for number, entry in versions.items() if version in (0, number)]
         if not entries:
             known = truncated_list(entry.label for entry in self.entries)
-            raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {known}")
+            raise errors.ModelNotFound(f"{_unknown(wanted, version)}; available: {known}")
         return entries
 
 
@@ -237,10 +239,10 @@ def _unknown(name: str, version: int) -> str:
 
 
 def _advice(name: str) -> str:
-    # For a label, as logs and errors show it, that was sent in place of a name.
+    # Gives advice if a label, as logs and errors show it, was sent instead of a name.
     model, _, version = name.rpartition("/")
     is_label = model and version.isdecimal()
-    return f" (of {model!r} name the version {version} apart)" if is_label else ""
+    return f" (name {model!r}, and set version {version} separately)" if is_label else ""
 
 
 def _unready_error(entries: list[Entry]) -> errors.ServiceError:

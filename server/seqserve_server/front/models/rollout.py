@@ -71,7 +71,7 @@ class Rollout:
         """Called when a version, or its engine, begins or stops taking calls."""
         self._scanner = Scanner(loader.repository, repository)
         self.deployment = Deployment(loader, metrics, drain_timeout_s)
-        """What loads and unloads."""
+        """Object that loads and unloads versions."""
         self.deployment.on_change = lambda: self.on_change()
         self.deployment.on_settled = self._apply
         self._on_demand: OnDemand | None = None
@@ -114,7 +114,7 @@ class Rollout:
         names = self.repository.names()
         if default and default not in names:
             raise OptionError(
-                f"{named_by}: {default!r} is not in the repository; there are {', '.join(names)}"
+                f"{named_by}: {default!r} is not in the repository; available: {', '.join(names)}"
             )
 
     def discard(self) -> None:
@@ -180,7 +180,7 @@ class Rollout:
         """Takes a version out of service, and waits until its process has ended."""
         self._check_open()
         if not version:
-            raise errors.InvalidRequest("version", "is not given; say which one is to be unloaded")
+            raise errors.InvalidRequest("version", "is missing; name the version to unload")
         entry = self.repository.find(name, version)
         entry.control = Control.UNLOADED
         if entry.state is ModelState.FAILED:

@@ -2,7 +2,7 @@
 
 gRPC's server for asyncio takes one call of a method at a time, and the next one some turns of the
 event loop later. In overload calls pile up in gRPC's core, which then ends them with a reset stream
-or CANCELLED, and tells nobody. Here many calls are taken in one turn. Admitted calls go to gRPC's
+or CANCELLED, without a trace. Here many calls are taken in one turn. Admitted calls go to gRPC's
 loop; others are refused by one operation, without a task, an interceptor or their request. Calls of
 unknown methods are refused too: gRPC's loop, and with it the server, would end at a name that is
 not UTF-8.
@@ -31,14 +31,14 @@ from seqserve_server.process import logs
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
 _CALLS_A_TURN = 8
 _MOST_A_TURN = 256
-# Time that the message of a call may take, as that of a handshake.
+# Time for the message of a call, equal to the time for a handshake.
 _SILENCE_S = 20.0
 
 _log = logging.getLogger(__name__)
 
 
 class _NextCall(asyncio.Future[object]):
-    """What gRPC's loop asks for; it begins the task of the call in the turn in which it has it."""
+    """The request of gRPC's loop, which starts a call's task in the turn in which it gets it."""
 
     peer = ""
     held: set[Reservation] = set()  # noqa: RUF012 - replaced, never changed

@@ -23,7 +23,7 @@ from seqserve_server.front.telemetry.call_record import method_name
 from seqserve_server.process import logs
 
 _LONGEST_S = 0.3
-"""What an accepted call waits at most, about; people hardly mind it."""
+"""Approximate maximum wait of an accepted call; people hardly notice it."""
 _FEWEST, _MOST = 128, 256
 """Bounds of how many calls of a caller that is alone may wait, however fast they are served."""
 # Time to serve a call, as long as none was measured, and the weight of each new measurement.
@@ -51,7 +51,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 PEER: ContextVar[str] = ContextVar("peer", default="")
 """The peer of the call whose task this is; empty where grpcio serves its calls itself."""
 HELD: ContextVar[set[Reservation]] = ContextVar("held")
-"""What that call holds until its end, from its message on."""
+"""Memory that this call holds from its message to its end."""
 
 
 def _caller(method: str, peer: str) -> str:
@@ -64,7 +64,7 @@ def _caller(method: str, peer: str) -> str:
 class MessageMemory(FairMemory):
     """Memory for the messages of calls that are served.
 
-    gRPC receives a message when its call is served, and keeps no more of it than a window before.
+    gRPC receives a message when its call is served; before that it keeps at most a window of it.
     """
 
     def __init__(self, max_message_bytes: int = 1 << 20) -> None:
@@ -175,7 +175,7 @@ class Admission:
     def accept(self, method: str, peer: str, call: object) -> set[Reservation] | None:
         """Has an admitted call served now: returns the memory for its message.
 
-        None if there is none for its peer at the moment.
+        None if its peer can have none at the moment.
         """
         held = set()
         if self.messages is not None:

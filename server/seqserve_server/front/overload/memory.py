@@ -31,7 +31,7 @@ _WAITING_BYTES = 32 << 10
 _SMALL_SHARE = 1 / 64
 _IN_USE = {
     Bound.ANSWERS: "the memory for answers is in use: {}; read the answers of earlier calls first",
-    Bound.TEXTS: "the memory for texts is in use: {}; send long texts one after the other",
+    Bound.TEXTS: "the memory for texts is in use: {}; send fewer long texts at a time",
 }
 
 
@@ -46,7 +46,7 @@ class FairShare:
         self.used = 0
 
     def fits(self, caller: str, size: int) -> bool:
-        """Tells whether a caller may hold so many more bytes."""
+        """Returns whether a caller may hold so many more bytes."""
         free = self.total - self.used - size
         held = self._held[caller] + size
         return free >= 0 and (1.0 - self._share) * held <= self._share * free
@@ -170,7 +170,7 @@ class FairMemory:
         while passed < len(self._waiting):
             caller = next(iter(self._waiting))
             calls = self._waiting.pop(caller)
-            # One that is cancelled leaves by itself.
+            # A cancelled waiter removes itself.
             if not calls[0].granted.done() and self._held.fits(caller, calls[0].size):
                 waiting = calls.popleft()
                 self._held.take(caller, waiting.size)
@@ -197,23 +197,23 @@ class Reservation:
             self._memory.give(self._caller, others)
 
     def release(self) -> None:
-        """Gives back all bytes; again does nothing."""
+        """Releases all bytes; a second call does nothing."""
         self.shrink(0)
 
 
 def release_all(reservations: set[Reservation]) -> None:
-    """Gives back all bytes of some reservations."""
+    """Releases all bytes of some reservations."""
     for reservation in reservations:
         reservation.release()
     reservations.clear()
 
 
-# What gRPC and asyncio hold for a call, and for each of its sources.
+# Memory of gRPC and asyncio for a call, and for each of its sources.
 _CALL_BYTES, _SOURCE_BYTES = 16 << 10, 4 << 10
 
 
 def held_bytes(size: int, sources: int = 1) -> int:
-    """Computes what a call holds for an answer of a size: its message, and gRPC's copy of it."""
+    """Computes a call's memory for an answer of a size: the message, and gRPC's copy."""
     return 2 * size + _CALL_BYTES + sources * _SOURCE_BYTES
 
 
@@ -229,12 +229,12 @@ class AnswerSize:
 
     @property
     def each(self) -> int:
-        """Of one source, on the wire."""
+        """Bytes of one source on the wire."""
         return sum(self.parts.values())
 
     @property
     def held_bytes(self) -> int:
-        """What the call may hold."""
+        """Memory that the call may hold."""
         return held_bytes(self.sources * self.each, self.sources)
 
     def checked(self, max_bytes: int) -> int:

@@ -25,12 +25,12 @@ Cooperative: TypeAlias = Generator[None, None, Result]
 
 # Texts that are read at once; they take about a millisecond.
 _FEW_CHARACTERS = 1024
-# What the tokens of a text take, of scripts whose characters have several each.
+# Memory for the tokens of a character, in scripts with several tokens a character.
 _CHARACTER_BYTES = 64
 
 
 class Turns:
-    """Whose turn it is at something that one uses at a time; each caller has its own queue."""
+    """Turns at a resource with one user at a time; each caller has its own queue."""
 
     def __init__(self) -> None:
         self._is_taken = False
@@ -54,7 +54,7 @@ class Turns:
             raise
 
     def give(self) -> None:
-        """Ends a turn, and begins that of the next caller."""
+        """Ends a turn, and begins the next caller's."""
         while self._waiting:
             # Nobody has two turns in a row while others wait.
             others = (caller for caller in self._waiting if caller != self._last_caller)
@@ -70,7 +70,7 @@ class Turns:
 
 
 class TextScheduler:
-    """Whose texts are read next, and the memory for them."""
+    """The turns of callers whose texts are to be read, and the memory for the texts."""
 
     def __init__(
         self, memory: FairMemory | None = None, clock: Callable[[], float] = time.perf_counter

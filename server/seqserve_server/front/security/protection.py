@@ -36,7 +36,7 @@ class Security:
     tokens: Tokens | None = None
     """None if clients need no token."""
     usage: Usage | None = None
-    """What the names of the tokens use, in the file of the option; None without one."""
+    """Usage of the token names, in the file of the option; None without one."""
 
     def reloads(self) -> dict[str, Reload]:
         """Returns the last reload of the files, by the option that names them."""
@@ -67,7 +67,7 @@ def security_of(options: ServeOptions) -> Security:
     if missing and not is_loopback(options.host):
         if not options.insecure:
             raise OptionError(
-                f"--host: other machines reach {options.host}, and there is no"
+                f"--host: other machines can reach {options.host}, and the server has no"
                 f" {' and no '.join(missing)}. Give --tls-certificate and --tls-key, and --tokens"
                 " or --tls-client-ca; or --insecure if the network itself keeps strangers out."
                 " docs/security.md explains how"
@@ -82,7 +82,7 @@ def _warn_of_forgery() -> None:
     """Warns if gRPC's core may write to the log, which is off by default."""
     verbosity = os.environ.get("GRPC_VERBOSITY", "")
     if verbosity.upper() != "NONE":
-        reason = "gRPC writes what strangers send to standard error as it is; set NONE"
+        reason = "gRPC writes data of strangers to standard error as it is; set NONE"
         logs.event(
             "log can be forged", {"GRPC_VERBOSITY": verbosity, "reason": reason}, logging.WARNING
         )
@@ -95,7 +95,7 @@ def _missing(security: Security) -> list[str]:
         missing.append("encryption")
     asks_clients = security.certificates is not None and security.certificates.asks_clients
     if security.tokens is None and not asks_clients:
-        missing.append("proof of who calls")
+        missing.append("client authentication")
     return missing
 
 
@@ -182,9 +182,9 @@ def certificates_of(
     if certificate is None and key is None and client_ca is None:
         return None
     if certificate is None:
-        raise OptionError(f"{_KEY if key else _CLIENT_CA}: needs {_CERTIFICATE} beside it")
+        raise OptionError(f"{_KEY if key else _CLIENT_CA}: needs {_CERTIFICATE} too")
     if key is None:
-        raise OptionError(f"{_CERTIFICATE}: needs {_KEY} beside it")
+        raise OptionError(f"{_CERTIFICATE}: needs {_KEY} too")
     return Certificates(certificate, key, client_ca)
 
 
@@ -197,7 +197,7 @@ _VALIDITY = 3
 def expiry_s(pem: bytes) -> float | None:
     """Returns when the first certificate of a file expires, in seconds since 1970.
 
-    None if there is no certificate, or one that is malformed.
+    None without a certificate, or with a malformed one.
     """
     try:
         return min(

@@ -1,4 +1,4 @@
-"""What callers use, by the names of their tokens: since the start, and, in a file, by day.
+"""Usage of callers, by the names of their tokens: since the start, and in a file by day.
 
 Several processes add to the file. Each keeps what it counts for a moment, so that a call waits for
 no disk, and learns at the same time what the others have counted.
@@ -59,13 +59,13 @@ class Usage(Collector):
     def __init__(
         self, path: Path | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        """Opens the file, if there is one; raises OptionError if it cannot be used."""
+        """Opens the file, if one is set; raises OptionError if it cannot be used."""
         self._clock = clock
         self._totals: defaultdict[str, Counts] = defaultdict(Counter)
         self._added: defaultdict[tuple[date, str], Counts] = defaultdict(Counter)
         self._sent: Mapping[tuple[date, str], Counts] = {}
         self._kept: Mapping[date, Mapping[str, Counts]] = {}
-        """What the file had at the last exchange, by name, from the begin of each period."""
+        """Counts in the file at the last exchange, by name, since the begin of each period."""
         self._is_over, self._is_broken = asyncio.Event(), False
         self._watching: asyncio.Task[None] | None = None
         self._file: sqlite3.Connection | None = None
@@ -159,7 +159,7 @@ class Usage(Collector):
             self._sent = {}
 
     def _exchanged(self, file: sqlite3.Connection, day: date) -> dict[date, dict[str, Counts]]:
-        # In a thread: another process may hold the file for a moment. What fails has added nothing.
+        # In a thread: another process may hold the file briefly. A failed exchange adds nothing.
         kept: dict[date, dict[str, Counts]] = {}
         with file:
             sent = self._sent.items()

@@ -81,7 +81,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return pb.GetGlossaryResponse(glossary=described, entries=glossary.entries)
 
     async def GetUsage(self, request: pb.GetUsageRequest, call: ServerCall) -> pb.GetUsageResponse:
-        """Tells what calls with the name of the caller's token have used."""
+        """Returns the usage of the caller's token name."""
         response, token = pb.GetUsageResponse(name=call.auth_name), CALLER.get()
         quotas = token.quotas if token else ()
         for period in self._usage.periods(call.auth_name) if token else ():

@@ -213,8 +213,8 @@ def _bind(server: grpc.aio.Server, address: str, certificates: Certificates | No
         # gRPC does not say which, and checks the files more strictly than we do.
         others = ", or gRPC refuses the files of --tls-certificate" if certificates else ""
         raise StartupError(
-            f"--port: cannot listen on {address}: another server does, or --host is no address"
-            f" of this machine{others}; --port 0 takes any free port"
+            f"--port: cannot listen on {address}: another server does, or --host is not a local"
+            f" address of this machine{others}; --port 0 takes any free port"
         )
     return bound
 

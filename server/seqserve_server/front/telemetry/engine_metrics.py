@@ -176,7 +176,7 @@ def _histograms(reports: _Reports) -> Iterator[core.HistogramMetricFamily]:
 
 
 class ProcessUsage(NamedTuple):
-    """What some processes use together."""
+    """Resources that some processes use together."""
 
     resident_bytes: float
     """Physical memory."""

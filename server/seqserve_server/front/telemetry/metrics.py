@@ -55,7 +55,7 @@ class Metrics:
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = prometheus.CollectorRegistry()
         self.calls = prometheus.CollectorRegistry()
-        """What a front counts; part of :attr:`registry`."""
+        """Counters of a front; part of :attr:`registry`."""
         self._read_calls: Callable[[], Iterable[Metric]] = self.calls.collect
         prometheus.ProcessCollector(registry=self.registry)
         prometheus.PlatformCollector(registry=self.registry)
@@ -81,7 +81,7 @@ class Metrics:
         )
         self._numbers_differ = prometheus.Counter(
             "seqserve_numbers_differ",
-            "Answers whose numbers differ from those of their source.",
+            "Answers whose numbers differ from their source.",
             ["model"],
             registry=self.calls,
         )

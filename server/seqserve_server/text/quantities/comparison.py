@@ -25,13 +25,13 @@ class Measure(NamedTuple):
     """A number with its unit."""
 
     kind: str
-    """Of the unit, such as length."""
+    """Dimension of the unit, such as length."""
     size: Decimal
-    """Of the unit, in the first one of its kind."""
+    """Size of the unit, in the first unit of its kind."""
     number: Decimal
 
     def equals(self, other: "Measure") -> bool:
-        """Tells whether another number is this one in another unit, perhaps rounded."""
+        """Returns whether another number is this one in another unit, perhaps rounded."""
         if self.kind != other.kind or self.size == other.size:
             return False
         value, others = self._value, other._value
@@ -83,12 +83,12 @@ def sizes_in(text: str, kind: str) -> set[Decimal]:
 
 
 class Difference(NamedTuple):
-    """A quantity that a translation lacks, has too much, or has in the place of another one."""
+    """A quantity that a translation lacks, adds, or has instead of another one."""
 
     source: Quantity | None
     """The quantity of the source; None if the translation has one that the source lacks."""
     target: Quantity | None
-    """What the translation has instead; None if it has nothing."""
+    """The translation's quantity instead; None if it has nothing."""
 
 
 def differences(
@@ -202,7 +202,7 @@ def _are_together(side: Side) -> bool:
     return all(map(_WITHIN.fullmatch, gaps))
 
 
-# Of a phone number; of 1 m 55.
+# Text within a phone number, or within 1 m 55.
 _WITHIN = re.compile(r"\W{0,3}(?:(?:m|m[eèé]t\w{2,3}|euros?|dollars?|uhr)\W{0,3})?", re.IGNORECASE)
 
 

@@ -22,11 +22,11 @@ class Quantity(NamedTuple):
     end: int
     """Where it ends."""
     readings: frozenset[Reading]
-    """What it may mean; quantities with a reading in common are the same."""
+    """Its possible meanings; quantities with a reading in common are the same."""
     digits: str
     """Its digits, ASCII; empty for a month in words."""
     kind: str = ""
-    """What it counts, if the text tells: one of day, month, year, time, money, percent."""
+    """What it counts, if the text says so: one of day, month, year, time, money, percent."""
 
 
 _DIGIT = re.compile(r"\d")
@@ -35,7 +35,7 @@ _SIGNS = str.maketrans("，．：٫٬’\u00a0\u202f₀₁₂₃₄₅₆₇₈�
 # Capitals before a number make a code of it; small letters after it are an ending.
 _CODE_LETTERS = r"(?:(?<![A-Za-z0-9])([A-Za-z]{1,8}-?))?"
 _NUMBER = re.compile(rf"{_CODE_LETTERS}((?:\d+|(?<![\w.])\.\d+)(?:[.,:']\d+)*)([A-Za-z\d]*)")
-# Of languages that put a space between thousands.
+# Numbers of languages that put a space between thousands.
 _SPACED_NUMBER = re.compile(
     rf"{_CODE_LETTERS}(\d{{1,3}}(?: \d{{3}})+(?!\d)(?:,\d+)?|\d+(?:[.,:']\d+)*)([A-Za-z\d]*)"
 )
@@ -67,7 +67,7 @@ _CENTURIES = range(1000, 2101, 100)
 
 
 def has_digit(text: str) -> bool:
-    """Tells whether a text has a digit, of any script."""
+    """Returns whether a text has a digit, of any script."""
     return _DIGIT.search(text) is not None
 
 
@@ -121,7 +121,7 @@ def _is_code(letters: str, ending: str) -> bool:
 def _code(match: re.Match[str]) -> Quantity:
     code = match[0]
     if not code.islower():
-        # Of a plural, as in "3Ds".
+        # The ending of a plural, as in "3Ds".
         code = code.rstrip("s")
     digits = "".join(filter(str.isdigit, code))
     return Quantity(*match.span(), frozenset(["#" + squashed(code)]), digits)
@@ -136,7 +136,7 @@ def squashed(text: str) -> str:
 
 
 def _parts(text: str, begin: int, end: int, kind: str) -> Iterator[Quantity]:
-    """Yields the parts of a date, or of what is no number."""
+    """Yields the parts of a date, or of what is not a number."""
     for match in re.finditer(r"\d+", text[begin:end]):
         span = begin + match.start(), begin + match.end()
         readings = _of_integer(text, *span, kind)
@@ -196,7 +196,7 @@ def _kind_after(text: str, end: int) -> str:
     unit = _UNIT.match(text, end)
     if not unit:
         return ""
-    # What follows a sign of Chinese or a syllable of Korean belongs to it without a space.
+    # Text after a Chinese character or a Korean syllable belongs to it without a space.
     return _KINDS.get(unit[1].lower(), "") or _KINDS.get(unit[1][0] if unit[1][0] > "~" else "", "")
 
 

@@ -57,7 +57,7 @@ class Side:
         return not _HALVES.isdisjoint(self.words) or "30" in self.text
 
     def is_told(self, quantity: Quantity, other: "Side") -> bool:
-        """Tells whether the other text has a quantity of this one in words, or may have it so."""
+        """Returns whether the other text has a quantity of this one in words, or may have it so."""
         readings, words = quantity.readings, other.words
         numbers = [each for each in readings if isinstance(each, Decimal)]
         if quantity.kind in ("day", "month") and not readings.isdisjoint(words):
@@ -84,7 +84,7 @@ def _has_code(text: str, code: str) -> bool:
 
 
 def _is_round(number: Decimal) -> bool:
-    """Tells whether any language may write a number in words."""
+    """Returns whether any language may write a number in words."""
     return number <= 20 or not str(int(number)).rstrip("0")[1:]
 
 
@@ -116,9 +116,9 @@ def times_of(quantity: Quantity) -> list[str]:
 
 
 def is_time(reading: str, words: Collection[Reading], language: str) -> bool:
-    """Tells whether words have an hour and what belongs to a time: "halb drei", "ten to three".
+    """Returns whether words have an hour and what belongs to a time: "halb drei", "ten to three".
 
-    The time is a reading; the words are those of a text, in its language.
+    The time is a reading; the words come from a text, in its language.
     """
     hour, minute = divmod(int(reading[1:]), 60)
     hours = {Decimal(hour), Decimal(hour % 12 or 12)}

@@ -34,7 +34,7 @@ def _table() -> dict[str, Any]:
 
 
 def is_known(language: str) -> bool:
-    """Tells whether the words of a language, a code of ISO 639, are known."""
+    """Returns whether the words of a language, a code of ISO 639, are known."""
     return language in _table()
 
 
@@ -144,7 +144,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßéèąćęłńóśźżãñç"
 
 
 def _goes_on(part: Decimal, value: Decimal, gap: str, joins: Collection[str]) -> bool:
-    """Tells whether a value goes on with the number before it."""
+    """Returns whether a value goes on with the number before it."""
     gap = gap.lstrip(_LETTERS) or gap
     if gap not in joins:
         return False

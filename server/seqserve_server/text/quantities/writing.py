@@ -7,12 +7,12 @@ from seqserve_server.text.quantities.reading import COMMA, POINT, Quantity, quan
 from seqserve_server.text.quantities.words import date, is_known
 
 _EXCHANGED = str.maketrans(",.", ".,")
-# What is between the parts of a phone number, or of a date in digits.
+# Separators between the parts of a phone number, or of a date in digits.
 _WITHIN = re.compile(r"[ ()/.-]{1,2}")
-# What a date has between its parts, words among it.
+# Separators between the parts of a date, including words.
 _WITHIN_DATE = re.compile(r"[\w., ]{1,10}")
 _SIGN = re.compile(r"[#+§]")
-# Of dates in digits.
+# Separators of dates in digits.
 _MARKS = {"de": ".", "pl": ".", "nl": "-", **dict.fromkeys(["fr", "es", "it", "pt"], "/")}
 _DATE_KINDS = ("day", "month", "year")
 

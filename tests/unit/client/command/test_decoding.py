@@ -61,6 +61,13 @@ def test_every_option_has_a_flag() -> None:
     assert sorted(field.name for field in dataclasses.fields(DecodingOptions)) == NAMES
 
 
+def test_its_help_shows_options_as_flags_and_values_as_they_are() -> None:
+    helps = {field.name: field.metadata["help"] for field in dataclasses.fields(DecodingOptions)}
+    assert "--beam-size times" in helps["patience"]
+    assert "prefer_more and prefer_less" in helps["formality"]
+    assert "--prefer" not in "".join(helps.values())
+
+
 def test_options_that_are_not_given_are_not_sent() -> None:
     assert not requests.generate_request("a", **read().decoding()).HasField("options")
 

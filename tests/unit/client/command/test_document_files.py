@@ -121,5 +121,5 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
             SourceFile(path, "utf-8")
     path = tmp_path / "a.txt"
     path.write_bytes(b"a")
-    with pytest.raises(OptionError, match="--encoding: there is no 'utf-9'"):
+    with pytest.raises(OptionError, match="--encoding: unknown encoding 'utf-9'"):
         SourceFile(path, "utf-9")

@@ -140,7 +140,7 @@ def test_comparing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert "seed: 1 in old, 2 in new" in out
     assert main(["load", "--compare", str(old), str(other)]) == 2
-    assert "other.json: is no result of a load" in capsys.readouterr().err
+    assert "other.json: is not a result of a load" in capsys.readouterr().err
     assert main(["load", "--compare", str(old), str(tmp_path)]) == 2
     assert "Is a directory" in capsys.readouterr().err
 

@@ -53,11 +53,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["genrate", "text"]) == 2
-    assert "no command 'genrate'; did you mean 'generate'?" in capsys.readouterr().err
+    assert "unknown command 'genrate'; did you mean 'generate'?" in capsys.readouterr().err
     assert main(["gen"]) == 2
-    assert "no command 'gen'; did you mean 'generate'?" in capsys.readouterr().err
+    assert "unknown command 'gen'; did you mean 'generate'?" in capsys.readouterr().err
     assert main(["xyz"]) == 2
-    assert "no command 'xyz'\n" in capsys.readouterr().err
+    assert "unknown command 'xyz'\n" in capsys.readouterr().err
 
 
 def test_a_command_gets_its_arguments_and_returns_the_status(

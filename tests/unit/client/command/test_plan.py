@@ -75,14 +75,14 @@ def test_a_report_is_divided(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--rate", "200", "--report", report(tmp_path), "--headroom", "1"]) == 0
     out = capsys.readouterr().out
-    assert "One server bears 120 requests a second within p99 300 ms (280.0 ms)" in out
-    assert "2: 200 / (120 x 1), each at 83% of what it bears" in out
-    assert "too much, some would be late or refused" in out
+    assert "One server handles 120 requests a second within p99 300 ms (280.0 ms)" in out
+    assert "2: 200 / (120 x 1), each at 83% of its capacity" in out
+    assert "some requests would be late or refused" in out
     assert "--set replicas=2,memory.versions=5,memory.versionMi=160\n" in out
     assert "texts.txt, 14 tokens that give 12 on average" in out
-    assert "--cores says how many" in out
+    assert "set their number with --cores" in out
     assert main(["plan", "--rate", "1", "--report", report(tmp_path)]) == 0
-    assert "none is left" in capsys.readouterr().out
+    assert "no server is left" in capsys.readouterr().out
 
 
 def test_a_server_is_measured_and_asked(
@@ -119,7 +119,7 @@ def test_a_server_that_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"lone_p99_ms": 400.0}, "with one request at a time, the least that was tried, it is 400"),
+        ({"lone_p99_ms": 400.0}, "with one request at a time, the lowest load tried, p99 is 400"),
         (
             {
                 "probes": [
@@ -127,9 +127,9 @@ def test_a_server_that_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixt
                     {"rate_per_s": 4.0, "p99_ms": 350.5},
                 ]
             },
-            "at 4 requests a second, the least that was tried, it is 350.5 ms",
+            "at 4 requests a second, the lowest load tried, p99 is 350.5 ms",
         ),
-        ({"probes": [{"rate_per_s": 9.0, "p99_ms": "inf"}]}, "it is without limit, for some fail"),
+        ({"probes": [{"rate_per_s": 9.0, "p99_ms": "inf"}]}, "p99 is infinite, because some fail"),
     ],
 )
 def test_no_rate_holds(
@@ -138,7 +138,7 @@ def test_no_rate_holds(
     path = report(tmp_path, highest_request_rate=None, **changes)
     assert main(["plan", "--rate", "1", "--report", path]) == 1
     err = capsys.readouterr().err
-    assert "no rate holds p99 within 300 ms: " in err
+    assert "no rate keeps p99 within 300 ms: " in err
     assert words in err
     assert "A higher --p99-ms" in err
 
@@ -147,11 +147,11 @@ def test_reports_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     load = tmp_path / "plain.json"
     load.write_text('{"request_throughput": 1.0}', encoding="utf-8")
     assert main(["plan", "--rate", "1", "--report", str(load)]) == 2
-    assert "is no result of `seqserve load --find-rate`" in capsys.readouterr().err
+    assert "is not a result of `seqserve load --find-rate`" in capsys.readouterr().err
     for changes in ({"mean_e2el_ms": None}, {"completed": "many"}):
         path = report(tmp_path, **changes)
         assert main(["plan", "--rate", "1", "--report", path]) == 2
-        assert "is no result of `seqserve load --find-rate`" in capsys.readouterr().err
+        assert "is not a result of `seqserve load --find-rate`" in capsys.readouterr().err
     assert main(["plan", "--rate", "1", "--report", report(tmp_path), "--p99-ms", "9"]) == 2
     assert "--p99-ms: the report has a limit of 300 ms" in capsys.readouterr().err
 

@@ -83,7 +83,7 @@ def test_a_file_of_an_unknown_format_is_refused_before_any_is_translated(
     other, out = tmp_path / "a.toml", tmp_path / "out"
     other.write_text('a = "b"\n')
     status, _, err = seqserve("translate", str(file), str(other), "-o", str(out))
-    assert status == 2 and "a.toml: .toml is no format that is known; --format text" in err
+    assert status == 2 and "a.toml: .toml is not a known format; --format text" in err
     assert not server.requests and not out.exists()
     assert seqserve("translate", str(other), "--format", "text") == (0, 'A = "B"\n', "")
 
@@ -310,7 +310,7 @@ def test_a_pipe_or_a_link_is_not_taken_for_a_journal(
     ):
         make(journal)
         status, _, err = seqserve(*argv, str(tmp_path / "b.md"))
-        assert status == 2 and f"b.md: the journal {journal.name} beside it: {reason}" in err
+        assert status == 2 and f"b.md: its journal {journal.name}: {reason}" in err
         journal.unlink()
         # Under another name it is the user's.
         old = tmp_path / "b.txt.journal"
@@ -414,7 +414,9 @@ def test_a_limit_on_time_ends_the_run(seqserve: Run, tmp_path: Path) -> None:
     status, _, err = seqserve("translate", str(path), "--timeout-s", "0.5")
     report, advice = err.splitlines()
     assert status == 1 and advice.startswith("--timeout-s gives a call more time")
-    assert report.startswith("seqserve: DEADLINE_EXCEEDED: not finished within 0.5 s; the call was")
+    assert report.startswith(
+        "seqserve: DEADLINE_EXCEEDED: not finished within 0.5 s; the call had run"
+    )
 
 
 def test_the_help_names_only_options_that_the_command_has(

@@ -49,7 +49,7 @@ def texts_of(source: str) -> list[list[tuple[bool, str]]]:
         ("<w:p><w:r><w:t>12</w:t></w:r></w:p>", None),
         ("<w:p><w:r><w:instrText>PAGE</w:instrText></w:r></w:p>", None),
         ("<w:p><w:r><w:delText>old</w:delText></w:r></w:p>", None),
-        # A tab divides; what is with it in a run is no text of ours.
+        # A tab divides; what is with it in a run is not text of ours.
         (
             f"<w:p>{run('a')}<w:r><w:tab/></w:r>{run('b')}</w:p>",
             f"<w:p>{run('«a»')}<w:r><w:tab/></w:r>{run('«b»')}</w:p>",

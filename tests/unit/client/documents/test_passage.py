@@ -140,15 +140,15 @@ REFUSED = [
     (Format.JSON, "[" * 100_000, "line 1 begins JSON that is too deep"),
     (Format.CSV, "id,name\n1,a\n", "line 1 has no column 'text'; --column names one of id, name"),
     (Format.CSV, "", "line 1 has no column 'text', because it is empty"),
-    (Format.CSV, 'text\na\n"b', "line 3 has a cell whose quotes"),
-    (Format.CSV, 'text\n"a" b\n', "line 2 has a cell whose quotes"),
+    (Format.CSV, 'text\na\n"b', "line 3 has a cell with text outside its quotes"),
+    (Format.CSV, 'text\n"a" b\n', "line 2 has a cell with text outside its quotes"),
     (Format.XLIFF, "<xliff>\n<file></xliff>", "line 2 is not well-formed XML: mismatched tag"),
     (Format.XLIFF, "<resources/>", "begins XML of 'resources', not of 'xliff'"),
     (Format.ANDROID, "<xliff/>", "line 1 begins XML of 'xliff', not of 'resources'"),
-    (Format.STRINGS, '"a" = "b";\n"c" = "d"', "line 2 is no entry"),
-    (Format.STRINGS, "\n\n{", "line 3 is no entry"),
-    (Format.STRINGS, '"a" = "b;\n', "line 1 is no entry"),
-    (Format.STRINGS, "/* never ends", "line 1 is no entry"),
+    (Format.STRINGS, '"a" = "b";\n"c" = "d"', "line 2 is not an entry"),
+    (Format.STRINGS, "\n\n{", "line 3 is not an entry"),
+    (Format.STRINGS, '"a" = "b;\n', "line 1 is not an entry"),
+    (Format.STRINGS, "/* never ends", "line 1 is not an entry"),
     (Format.PO, 'msgid "a"\nmsgstr "b\n', "line 2 "),
     (Format.PO, '\nmsgid "a"\n', "line 2 "),
     (Format.PO, 'msgstr "a"\n', "line 1 "),
@@ -183,7 +183,9 @@ def test_the_suffix_tells_the_format(name: str, kind: Format) -> None:
 
 @pytest.mark.parametrize("suffix", [".toml", ".ass", ".pdf", ".doc"])
 def test_an_unknown_suffix_is_refused(suffix: str) -> None:
-    with pytest.raises(OptionError, match=rf"a\{suffix}: \{suffix} is no format .*--format text"):
+    with pytest.raises(
+        OptionError, match=rf"a\{suffix}: \{suffix} is not a known format; --format text"
+    ):
         format_of(Path(f"a{suffix}"))
 
 

@@ -43,7 +43,7 @@ from .marking import in_capitals, passages_of, sent, written
         ("a={0,choice,0#no", ["{0,choice,0#no"], "a={0,CHOICE,0#NO"),
         ("a={0,choice,|1#b}", [], "a={0,choice,|1#b}"),
         ("a={0,choice,0#'}'b|1#'|'c} d", ["'}'b", "'|'c", "d"], None),
-        # Behind a key and a space a colon is no text.
+        # Behind a key and a space a colon is not text.
         ("a \\:b", [":b"], "a \\:B"),
         ("a=:b", [":b"], "a=:B"),
     ],

@@ -86,7 +86,7 @@ def test_goodput_counts_what_keeps_every_limit() -> None:
     ("settings", "words"),
     [
         ({"request_rate": 10.0}, "open loop, 10 requests a second"),
-        ({"request_rate": None, "max_concurrency": 32}, "closed loop, 32 requests under way"),
+        ({"request_rate": None, "max_concurrency": 32}, "closed loop, 32 requests in flight"),
         ({"request_rate": None, "trace": "day.txt"}, "open loop, the moments of day.txt"),
     ],
 )
@@ -133,7 +133,7 @@ def test_report() -> None:
     assert "refused    2\nfailed     1\n" in lines
     assert "whole answer        130.0  100.0  130.0" not in lines
     assert re.search(r"whole answer +130\.0 +100\.0 +100\.0 +400\.0 +400\.0", lines)
-    assert "Times are those of the 97.1% of requests that were answered." in lines
+    assert "Only 97.1% of the requests were answered; the times are theirs." in lines
     assert "good       8.7/s, 87.4% of all: e2el 200 ms" in lines
 
 

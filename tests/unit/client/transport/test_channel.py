@@ -299,7 +299,7 @@ def traced() -> list[tuple[str, str]]:
 
 
 def test_metadata_comes_from_a_function() -> None:
-    with pytest.raises(OptionError, match=r"^metadata: .* is no function that gives pairs"):
+    with pytest.raises(OptionError, match=r"^metadata: .* is not a function that returns pairs"):
         Client("localhost:1", metadata=[("a", "b")])  # type: ignore[arg-type]
 
 

@@ -98,8 +98,8 @@ RANK = COUNT + 4 + 2 + 9
         (replaced(CONTENT, COUNT + 4, "<H", 60_000), "a name is cut off"),
         (CONTENT[:-12], "a/weight is cut off"),
         (CONTENT[:-2], "is cut off"),
-        (content_of(VARIABLE, {"b": "c"}), "b cannot stand for c"),
-        (content_of(VARIABLE, {"a/weight": "a/weight"}), "a/weight cannot stand for a/weight"),
+        (content_of(VARIABLE, {"b": "c"}), "b cannot be an alias of c"),
+        (content_of(VARIABLE, {"a/weight": "a/weight"}), "a/weight cannot be an alias of a/weight"),
         (content_of({"a/weight": np.zeros((2, 2), np.int8)}), "a/weight_scale is missing"),
         (content_of({"a/weight": np.zeros((2, 2), np.int32)}), "as AWQ packs weights"),
         (

@@ -81,9 +81,9 @@ def replaced(path: Path, old: bytes, new: bytes) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: path.write_bytes(b""), "is no model of Marian, or damaged"),
+        (lambda path: path.write_bytes(b""), "is not a model of Marian, or damaged"),
         (lambda path: path.write_bytes(b"\6" + b"\0" * 40), "version 6 is not known"),
-        (lambda path: cut(path, 300), "is no model of Marian, or damaged"),
+        (lambda path: cut(path, 300), "is not a model of Marian, or damaged"),
         (lambda path: cut(path, path.stat().st_size - 300), r"is cut off\); copy it again"),
         (lambda path: path.write_bytes(struct.pack("<QQ", 1, 2**62)), "or damaged"),
         (lambda path: replaced(path, b"special:model.yml", b"special:model.yyy"), "has no special"),
@@ -107,7 +107,10 @@ def test_a_damaged_bin_is_named(
     [
         (lambda path: path.write_bytes(b""), "cannot be read"),
         (lambda path: cut(path, 3000), "cannot be read"),
-        (lambda path: np.savez(path, a=np.zeros(2)), r"has no special:model\.yml; it is no model"),
+        (
+            lambda path: np.savez(path, a=np.zeros(2)),
+            r"has no special:model\.yml; it is not a model",
+        ),
         (lambda path: path.write_bytes(b"\x80\x04K\x01."), "cannot be read"),  # a pickle
     ],
 )

@@ -34,7 +34,7 @@ def differences(texts: Sequence[str], one: Encode, other: Encode) -> list[str]:
 
 
 def tied(text: str, file: bytes, tokenizer: tokenizers.Tokenizer) -> bool:
-    """Tells whether two divisions of a text have the same score.
+    """Returns whether two divisions of a text have the same score.
 
     SentencePiece adds scores as 32-bit numbers, so that rounding decides between equal ones.
     """

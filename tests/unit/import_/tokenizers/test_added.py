@@ -206,15 +206,15 @@ def test_ids_and_text_are_those_of_transformers(tmp_path: Path) -> None:
     [
         ({"added_tokens_json": {TERM: 0}}, "tokens '<term>' and '<pad>' have the same id, 0"),
         ({"added_tokens_json": {"</s>": 7}}, "the token '</s>' has the id 7, but 1 in the vocab"),
-        ({"added_tokens_json": {TERM: "x"}}, "added_tokens.json: 'x' is no id of a token"),
-        ({"added_tokens_json": {TERM: 10**12}}, "1000000000000 is no id of a token"),
+        ({"added_tokens_json": {TERM: "x"}}, "added_tokens.json: 'x' is not an id of a token"),
+        ({"added_tokens_json": {TERM: 10**12}}, "1000000000000 is not an id of a token"),
         ({"added_tokens_json": {TERM: 1 << 20}}, "'<term>', for which the model has no embedding"),
         ({"added_tokens_json": []}, "added_tokens.json: is not a JSON object"),
         ({"tokenizer_config_json": {"added_tokens_decoder": []}}, "decoder is not an object"),
-        ({"tokenizer_config_json": {"added_tokens_decoder": {"9": 3}}}, "3 is no token"),
+        ({"tokenizer_config_json": {"added_tokens_decoder": {"9": 3}}}, "3 is not a token"),
         (
             {"special_tokens_map_json": {"additional_special_tokens": [TERM]}},
-            "names the token '<term>', for which the model has no embedding; take it out",
+            "names the token '<term>', for which the model has no embedding; remove it",
         ),
     ],
 )

@@ -116,7 +116,7 @@ def _is_text(model: sentencepiece.SentencePieceProcessor, id_: int) -> bool:
 
 
 def _is_mark(character: str) -> bool:
-    """Tells whether a character is a mark, or becomes one and more, as the Thai U+0E33 does."""
+    """Returns whether a character is a mark, or becomes one and more, as the Thai U+0E33 does."""
     return unicodedata.category(unicodedata.normalize("NFKC", character)[0])[0] == "M"
 
 

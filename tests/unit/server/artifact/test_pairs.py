@@ -57,7 +57,7 @@ def test_models_of_a_pair(models: list[Translator], default: str, pair: str, leg
     assert ", ".join(f"{leg.model} {leg.source}>{leg.target}" for leg in found) == legs
 
 
-EN_MISSING = "several models serve 'en': there are en to de, en to ko, ko to en, ko to de"
+EN_MISSING = "several models serve 'en': available: en to de, en to ko, ko to en, ko to de"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ EN_MISSING = "several models serve 'en': there are en to de, en to ko, ko to en,
             [EN_DE, translator("fr-it", ["fr"], ["it"])],
             "en>it",
             "target_language",
-            "no model, and no two, turn 'en' into 'it'; there are en to de, fr to it",
+            "no model, and no two, turn 'en' into 'it'; available: en to de, fr to it",
         ),
         (SHIPPED, "en>en-US", "target_language", "no model, and no two, turn 'en' into 'en-US'"),
     ],

@@ -28,7 +28,7 @@ from seqserve_server.contract.errors import (
 
 SERVICE_ERRORS: list[ServiceError] = [
     InvalidRequest("options.max_decoding_length", "is 0; at least 1"),
-    ModelNotFound("no model 'x'; there are m/1"),
+    ModelNotFound("no model 'x'; available: m/1"),
     QueueFull("512 requests are waiting already", 1.5),
     QueueFull(reason="512 requests are waiting already", retry_after_s=1.5, bound=Bound.WAIT),
     DeadlinePassed(Stage.QUEUE),

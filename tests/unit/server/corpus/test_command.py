@@ -85,7 +85,10 @@ def test_objects_have_their_scores(tmp_path: Path, tiny_artifact: Path) -> None:
         ),
         (["--source-language", "auto"], "--source-language: auto needs a server"),
         (["--beam-size", "0"], "--beam-size: '0' is not at least 1"),
-        (["--model", "nope", "--model-repository", "/nowhere"], "/nowhere is no folder of models"),
+        (
+            ["--model", "nope", "--model-repository", "/nowhere"],
+            "/nowhere is not a folder of models",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_named(

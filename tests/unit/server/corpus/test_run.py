@@ -146,7 +146,9 @@ def test_a_file_in_the_place_of_the_list_stays(corpus: Path, lines: list[str]) -
     write(corpus, lines)
     notes = corpus.with_name("out.txt.failed")
     notes.write_text("1\tsource: is empty\nmy notes\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"^--out: .*out\.txt\.failed: is no list of texts"):
+    with pytest.raises(
+        OptionError, match=r"^--out: .*out\.txt\.failed: is not the list of failed texts"
+    ):
         run(corpus, UpperPool())
     assert notes.read_text(encoding="utf-8").endswith("my notes\n")
 

@@ -571,7 +571,7 @@ def test_stop_leaves_a_hanging_thread_behind(caplog: pytest.LogCaptureFixture, h
         harness.engine.start()
         assert harness.scoring.wait(PATIENCE_S)
     harness.engine.stop()
-    assert caplog.text.count("hangs and is left behind") == 1
+    assert caplog.text.count("hangs and is abandoned") == 1
     assert isinstance(waiting.last, Failed)
     assert running.events == []
     harness.gate.set()

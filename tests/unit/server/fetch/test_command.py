@@ -57,9 +57,9 @@ def test_the_file_beside_an_archive_is_believed(
         (["--sha256", "12"], "--sha256: '12' is not 64 hexadecimal digits"),
         (["--sha256", "0" * 64], "--sha256: "),
         (["--max-gb", "-1"], "--max-gb: "),
-        (["more"], "source: is no index (.json)"),
-        (["--list"], "source: is no index (.json)"),
-        (["--languages", "en-de"], "source: is no index (.json)"),
+        (["more"], "source: is not an index (.json)"),
+        (["--list"], "source: is not an index (.json)"),
+        (["--languages", "en-de"], "source: is not an index (.json)"),
     ],
 )
 def test_wrong_options_are_named(

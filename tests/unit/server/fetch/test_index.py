@@ -191,7 +191,7 @@ def test_a_hostile_index_is_refused_in_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        (["fr-en"], "names: 'fr-en' is not in the index; there are de-en, en-ko, zh"),
+        (["fr-en"], "names: 'fr-en' is not in the index; available: de-en, en-ko, zh"),
         (["--languages", "fr-en"], "no model reads 'fr'"),
         (["--languages", "deen"], "--languages: 'deen': is not a pair as de-en"),
         (["--sha256", "0" * 64], "index.json: sha256 is "),

@@ -63,7 +63,7 @@ def test_another_model_is_never_replaced(source: Path, models: Path, tmp_path: P
     manifest.write_text(manifest.read_text().replace("Tatoeba", "elsewhere"))
     place(files_of(other), "other", models)
     before = tree(models)
-    with pytest.raises(OptionError, match="toy/1 exists already, and is another model"):
+    with pytest.raises(OptionError, match="toy/1 already exists with another model"):
         place(files_of(source), "source", models)
     assert tree(models) == before
 

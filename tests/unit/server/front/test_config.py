@@ -107,7 +107,7 @@ def test_front_processes_follow_the_cores(
     assert read("--front-processes", "2").front_count() == 2
     # One front knows which versions are in use.
     assert read("--max-loaded-mb", "9").front_count() == 1
-    with pytest.raises(OptionError, match="--front-processes: there is one only with"):
+    with pytest.raises(OptionError, match="--front-processes: must be 1 with"):
         read("--max-loaded-mb", "9", "--front-processes", "2").front_count()
 
 

@@ -51,8 +51,8 @@ def test_an_unknown_model_is_named(repository: Path, model: str, message: str) -
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [("en-de", "en-de is no folder of a model, and "), (None, "")]
+    ("model", "said"), [("en-de", "en-de is not a folder of a model, and "), (None, "")]
 )
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path, model: str | None, said: str) -> None:
-    with pytest.raises(OptionError, match=f"^{said}.*/nowhere is no folder of models"):
+    with pytest.raises(OptionError, match=f"^{said}.*/nowhere is not a folder of models"):
         model_folder(model, tmp_path / "nowhere")

@@ -77,7 +77,7 @@ def test_a_wrong_option_is_named(offline: Offline, options: dict[str, object], f
 
 @pytest.mark.parametrize("name", ["beam", "model", "version", "priority"])
 def test_an_unknown_option_is_named(offline: Offline, name: str) -> None:
-    with pytest.raises(TypeError, match=f"there is no option {name!r}"):
+    with pytest.raises(TypeError, match=f"unknown option {name!r}"):
         offline.generate_iter(TEXTS, **{name: 2})  # type: ignore[misc]
 
 

@@ -1,1 +1,1 @@
-"""What a request may ask for in addition to a translation: each feature reads and writes."""
+"""Features that a request may add to a translation: each one reads and writes."""

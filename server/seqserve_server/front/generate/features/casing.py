@@ -16,21 +16,21 @@ _LETTERS = re.compile(r"[^\W\d_]++")
 _BEGINNING = re.compile(r"(?<![\w'’])[^\W\d_]++")
 _MIN_WORDS, _MIN_TITLE_WORDS = 2, 3
 _LONG_CHARACTERS = 4
-"""Of a word that Title Case begins with a capital, as it does not "of" and "the"."""
+"""Minimum letters of a word with a capital in Title Case, unlike "of" and "the"."""
 _SMALL_WORDS = re.compile(
     "an?|and|as|at|but|by|for|from|in|into|of|off|on|or|out|over|the|to|up|with"
 )
 _ENDING_CHARACTERS = 2
-"""Of what follows an apostrophe and is no word, as in "don't"."""
+"""Maximum letters of an ending after an apostrophe, as in "don't"."""
 _CAPITAL_COST = 1.25
-"""More common with a capital is what begins many sentences, too."""
+"""How much more common the form with a capital must be: it also begins many sentences."""
 _MAX_WORD_CHARACTERS = 40
 
 
 def casing(asked: Asked) -> Feature | None:
     """Returns the feature, if the request has it.
 
-    What a target begins or ends with is given in the letters that it is to have.
+    A prefix or suffix of the target is given in its final case.
     """
     options = asked.options
     is_fixed = has_prefix(options) or options.stop_sequences
@@ -63,13 +63,13 @@ class _Casing(Feature):
 
 
 def is_all_caps(text: str, protected: Sequence[Span]) -> bool:
-    """Tells whether a text is in capitals; a word alone may be a name."""
+    """Returns whether a text is in capitals; a word alone may be a name."""
     rest = without(text, protected)
     return rest.isupper() and len(_WORD.findall(rest)) >= _MIN_WORDS
 
 
 def is_title_case(text: str, protected: Sequence[Span]) -> bool:
-    """Tells whether a text is a heading whose longer words begin with capitals.
+    """Returns whether a text is a heading whose longer words begin with capitals.
 
     One of two words is rather a name. One with a period is a sentence, unless its short words begin
     with capitals too, apart from those that stay small in English titles.

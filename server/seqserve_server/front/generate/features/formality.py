@@ -19,7 +19,7 @@ _OPPOSITE = {"more": "less", "less": "more"}
 _BEAM_SIZE = 4
 """Beams of a greedy request: in one of them the verb fits the words that are left."""
 _MOST_TOKENS = 3
-"""Of a word; in more, it is rather the beginning of others."""
+"""Maximum tokens of a word; with more, the first ones often begin other words."""
 
 
 def formality(asked: Asked) -> Feature | None:
@@ -36,7 +36,9 @@ def formality(asked: Asked) -> Feature | None:
         return None
     pair = f"from {source or 'any language'} to {target or 'any'}"
     reason = f"is {wish}, and {asked.model.manifest.label} has no forms {pair}"
-    raise InvalidRequest(_Formality.field, f"{reason}; prefer_{wish} leaves such texts as they are")
+    raise InvalidRequest(
+        _Formality.field, f"{reason}; prefer_{wish} leaves these texts as they are"
+    )
 
 
 class _Formality(Feature):
@@ -70,7 +72,7 @@ class _Formality(Feature):
     def read(self, part: Part) -> Part:
         decoding = part.decoding
         has_others = self._others.search(part.text.lower())
-        # What the caller wants in an answer may be in the other form.
+        # The caller's own terms and prefix may have the other form.
         wanted = (decoding.prefix, *decoding.terms)
         suppressed = [
             ids

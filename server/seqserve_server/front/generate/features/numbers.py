@@ -51,7 +51,7 @@ class _Numbers(Feature):
 
     def __init__(self, asked: Asked, source: str, target: str) -> None:
         self._languages = source, target
-        # What a second try has compared, the answer is written with.
+        # The answer is written with the differences that the second try has found.
         self._compared = lru_cache(maxsize=2)(partial(_compared, self._languages))
         self.repairs = asked.options.verify_numbers and _takes_terms(asked.decoding)
         self._tokenizer = asked.model.tokenizer
@@ -65,7 +65,7 @@ class _Numbers(Feature):
         return MOST_LISTED * (shown + STRING_BYTES + 6 * ID_BYTES)
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
-        # What a stop sequence cuts off is not wanted.
+        # Text that a stop sequence cuts off does not count.
         if message.stop_reason == generation_pb2.STOP_REASON_STOP_SEQUENCE:
             return
         found = self._compared(part.original, message.text)
@@ -96,7 +96,7 @@ class _Numbers(Feature):
         return part._replace(decoding=decoding, draft=())
 
     def is_better(self, part: Part, answer: Finished, other: Finished) -> bool:
-        # A text that is hardly more than numbers is no better.
+        # A text of hardly more than numbers is not better.
         if _mean_score(other) < _mean_score(answer) - _MOST_LOST:
             return False
         return len(self._differences(part, answer)) > len(self._differences(part, other))
@@ -119,7 +119,7 @@ def _mean_score(answer: Finished) -> float:
 
 
 def _takes_terms(decoding: DecodingOptions) -> bool:
-    """Tells whether a request can be decoded again with terms."""
+    """Returns whether a request can be decoded again with terms."""
     return not (decoding.sampling or decoding.return_alternatives or decoding.prefix_bias_beta)
 
 

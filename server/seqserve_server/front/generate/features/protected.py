@@ -54,7 +54,7 @@ _NOT_PLACEHOLDERS = "|".join(
 )
 
 
-# What every placeholder has; most sentences have none of it.
+# Characters of every placeholder; most sentences have none of them.
 _SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|\(\)|\]\(|{_EMOJI}")
 _CHARACTER_BYTES = 4
 

@@ -49,8 +49,8 @@ def terms(asked: Asked) -> Feature | None:
 
 class _Terms(Feature):
     """Gives each part the terms that it contains: those of the request, then the longest of the
-    glossary. After them come terms of the glossary that cannot apply: there is no room for the
-    target, or the request rules it out."""
+    glossary. After them come terms of the glossary that cannot apply, because the target has no
+    room or the request excludes it."""
 
     field = "options.terms"
 
@@ -86,7 +86,7 @@ class _Terms(Feature):
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
         count = len(part.decoding.terms)
-        # Of a second try there may be more, which nobody has sent.
+        # A second try may have more terms than a request may send.
         unmet = [index for index in hypothesis.unmet_terms if index < count]
         message.unmet_terms.extend(part.terms[index] for index in unmet)
         if left_out := part.terms[count:]:

@@ -59,7 +59,7 @@ class InferenceRequest:
 
     id: str
     manifest: Manifest
-    """Of the model."""
+    """The model's manifest."""
     texts: Texts
     outputs: list[Output]
     options: generation_pb2.GenerationOptions
@@ -79,7 +79,7 @@ class InferenceRequest:
         options.return_scores = any(output.is_score for output in outputs)
         if is_streamed and (len(texts.texts) > 1 or options.num_hypotheses > 1):
             raise InvalidRequest(
-                f"parameters.{STREAM}", "is set; send one text and ask for one hypothesis"
+                f"parameters.{STREAM}", "is set; send one text, and request one hypothesis"
             )
         return cls(request.id, manifest, texts, outputs, options, is_streamed)
 

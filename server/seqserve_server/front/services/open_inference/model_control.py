@@ -153,7 +153,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     def _name(
         self, request: pb.ModelMetadataRequest | pb.ModelConfigRequest, call: ServerCall
     ) -> str:
-        # What the tensors are is no reason to load it.
+        # Metadata of tensors is not worth a load.
         version = version_of("version", request.version)
         entry = self._repository.choose(request.name, version, call.request_id)
         call.model, call.version = entry.name, entry.version

@@ -25,7 +25,7 @@ Value: TypeAlias = bool | int | float | str
 # bounds a call.
 _TRITONS = {"priority", "timeout", "sequence_id", "sequence_start", "sequence_end"}
 _TRITONS_PREFIX = "triton_"
-# The outputs of the request say whether scores are wanted; for the others there is no tensor.
+# The requested outputs determine whether scores are returned; the other options have no tensor.
 _NOT_HERE = {"return_scores", "return_token_scores", "return_top_tokens", "return_attention"}
 _NOT_HERE |= {"return_alignment"}
 # Tensors have no place for segments.
@@ -53,7 +53,7 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
             # The log shows fields, and must not show a name that the client made up.
             raise InvalidRequest(
                 "parameters",
-                f"{name!r:.{MAX_NAME}} is no option of this call; docs/api.md lists the options",
+                f"{name!r:.{MAX_NAME}} is not an option of this call; docs/api.md lists them",
             )
         # Every single-valued field is optional and so has presence; lists have none.
         if field.has_presence:
@@ -74,7 +74,7 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
 
 
 def flag(parameters: Mapping[str, Parameter], name: str) -> bool:
-    """Reads a parameter that is no option; False if it is absent."""
+    """Reads a parameter that is not an option; False if it is absent."""
     return name in parameters and bool(_value(parameters[name], name, ("bool_param",)))
 
 

@@ -143,7 +143,7 @@ def _count(tensor: Request.InferInputTensor) -> int:
 
 def _raw_elements(request: Request, count: int) -> list[bytes]:
     if request.inputs[0].HasField("contents"):
-        raise InvalidRequest(_RAW, f"is given beside inputs.{TEXT}.contents; send one of the two")
+        raise InvalidRequest(_RAW, f"is set with inputs.{TEXT}.contents too; send one of the two")
     if len(request.raw_input_contents) > 1:
         raise InvalidRequest(_RAW, f"has {len(request.raw_input_contents)} entries; send one")
     try:

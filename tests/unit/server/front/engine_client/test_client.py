@@ -192,7 +192,7 @@ def rows_of(reply: StatsReply) -> float:
 
 
 async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int = 0) -> StatsReply:
-    """Asks for statistics, and answers in the place of a host."""
+    """Asks for statistics, and answers in place of a host."""
     asked = engine.request_stats()
     if host is not None:
         await host.read(GetStats)

@@ -77,7 +77,7 @@ def running(folder: Path, limits: EngineLimits = LIMITS, **more: Any) -> Iterato
 
 
 def is_alive(pid: int) -> bool:
-    """Tells whether a process runs; a zombie does not."""
+    """Returns whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

@@ -130,7 +130,7 @@ async def test_bad_request_has_its_own_failure(service: Service) -> None:
         assert bad.message.startswith(field)
 
 
-# A source, and an option, that are no UTF-8.
+# A source, and an option, that are not UTF-8.
 NO_TEXT = b"\x1a\x02\xff\xfe"
 NO_TOKEN = b"\x22\x04\x7a\x02\xff\xfe"
 

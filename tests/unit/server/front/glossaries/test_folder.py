@@ -152,6 +152,6 @@ def test_a_glossary_is_found_by_name_and_languages(folder: Path) -> None:
     for source in ("zh", "", "fr"):
         with pytest.raises(InvalidRequest, match=r"'products' is for en to de, ko to de, zh_Hans"):
             found(source, "de")
-    with pytest.raises(InvalidRequest, match=r"'drinks' is not .*; there are products") as caught:
+    with pytest.raises(InvalidRequest, match=r"'drinks' is not .*; available: products") as caught:
         glossaries.find("drinks", "en", "de")
     assert caught.value.field == "options.glossary"

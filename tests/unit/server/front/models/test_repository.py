@@ -81,7 +81,7 @@ def test_highest_version_that_is_ready_of_the_only_model_is_meant() -> None:
 
 def test_of_several_models_one_must_be_named() -> None:
     found = repository(entry("a", 1), entry("b", 1))
-    with pytest.raises(ModelNotFound, match="no --default-model; there are a/1, b/1"):
+    with pytest.raises(ModelNotFound, match="no --default-model; available: a/1, b/1"):
         found.choose("", 0, "")
     assert repository(*found.entries, default="b").find("").name == "b"
 
@@ -89,10 +89,10 @@ def test_of_several_models_one_must_be_named() -> None:
 @pytest.mark.parametrize(
     ("name", "version", "says"),
     [
-        ("x", 0, "'x'.*; there are m/1, m/2"),
-        ("m", 3, "'m'.*; there are m/1, m/2"),
-        ("M", 0, "'M'.*; there are m/1, m/2"),
-        ("m/2", 0, r"no model 'm/2' \(of 'm' name the version 2 apart\)"),
+        ("x", 0, "'x'.*; available: m/1, m/2"),
+        ("m", 3, "'m'.*; available: m/1, m/2"),
+        ("M", 0, "'M'.*; available: m/1, m/2"),
+        ("m/2", 0, r"no model 'm/2' \(name 'm', and set version 2 separately\)"),
     ],
 )
 def test_unknown_names_what_there_is(name: str, version: int, says: str) -> None:
@@ -139,7 +139,7 @@ def test_one_on_the_way_is_worth_waiting_for() -> None:
 def test_default_must_be_sound() -> None:
     with pytest.raises(StartupError, match="m/1: is damaged"):
         repository(entry("m", 1, FAILED))
-    with pytest.raises(OptionError, match=r"--default-model: 'n'.* there are m"):
+    with pytest.raises(OptionError, match=r"--default-model: 'n'.* available: m"):
         repository(entry("m", 1), entry("n", 1, FAILED), default="n")
 
 

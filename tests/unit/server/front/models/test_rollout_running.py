@@ -288,7 +288,7 @@ async def test_vanished_version_drains_and_is_forgotten(tmp_path: Path) -> None:
         await watched.scan(1)
         await watched.until(v1=READY)
         assert watched.called() == 1
-        with pytest.raises(ModelNotFound, match="there are m/1"):
+        with pytest.raises(ModelNotFound, match="available: m/1"):
             watched.called(2)
 
 
@@ -409,9 +409,9 @@ async def test_load_of_a_broken_version_says_why(tmp_path: Path) -> None:
 )
 async def test_load_of_what_is_not_there(tmp_path: Path, name: str, version: int) -> None:
     async with watching(tmp_path / "models", 1) as watched:
-        with pytest.raises(ModelNotFound, match="there are m/1"):
+        with pytest.raises(ModelNotFound, match="available: m/1"):
             await watched.rollout.load(name, version)
-        with pytest.raises(ModelNotFound, match="there are m/1"):
+        with pytest.raises(ModelNotFound, match="available: m/1"):
             await watched.rollout.unload(name, version)
 
 

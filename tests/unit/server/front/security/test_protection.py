@@ -39,9 +39,9 @@ def options(given: dict[str, dict[str, Any]], names: str, **others: Any) -> Serv
 @pytest.mark.parametrize(
     ("names", "missing"),
     [
-        ("", "there is no encryption and no proof of who calls"),
-        ("tokens", "there is no encryption. "),
-        ("tls", "there is no proof of who calls. "),
+        ("", "the server has no encryption and no client authentication"),
+        ("tokens", "the server has no encryption. "),
+        ("tls", "the server has no client authentication. "),
         ("tls tokens", ""),
         ("tls mutual", ""),
         ("tls mutual tokens", ""),

@@ -37,7 +37,7 @@ class Number:
                 raise PermissionError
             return int(self.path.read_text())
         except (OSError, ValueError):
-            raise OptionError(f"{self.path.name}: is no number") from None
+            raise OptionError(f"{self.path.name}: is not a number") from None
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_pipe_does_not_block(number: Number, caplog: pytest.LogCaptureFixture)
     with pytest.raises(OptionError, match=r"^--number: .* is not a regular file$"):
         reloaded(number)
     number.write("none")
-    with pytest.raises(OptionError, match="number: is no number"):
+    with pytest.raises(OptionError, match="number: is not a number"):
         reloaded(number)
 
 

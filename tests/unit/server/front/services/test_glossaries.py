@@ -69,7 +69,7 @@ async def test_terms_for_which_there_is_no_room_are_unmet(service: Service) -> N
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("none", "'none' is not a glossary of the server; there are drinks, french"),
+        ("none", "'none' is not a glossary of the server; available: drinks, french"),
         ("french", "'french' is for en to fr; the request is for en to de"),
     ],
 )

@@ -109,7 +109,7 @@ def test_what_is_missing_becomes_a_term_of_the_second_try() -> None:
     assert second is not None
     decoding = second.decoding
     assert decoding.terms == (tuple(ids("85642")),) and decoding.beam_size == 8
-    # 85642 is no part of a longer number.
+    # 85642 is not part of a longer number.
     assert (*ids("85642"), *ids("7")) in decoding.suppressed
 
 

@@ -105,11 +105,11 @@ def test_all_options_can_be_set_together() -> None:
 @pytest.mark.parametrize("name", [*sorted(REFUSED), "beamSize", "source", ""])
 def test_unknown_parameter_is_named_in_the_message_and_not_in_the_field(name: str) -> None:
     reason = refused(name, Parameter(bool_param=True), "parameters")
-    assert reason.startswith(f"{name!r} is no option")
+    assert reason.startswith(f"{name!r} is not an option")
 
 
 def test_long_name_is_truncated() -> None:
-    assert "no option" in refused("x" * 9999, Parameter(bool_param=True), "parameters")
+    assert "not an option" in refused("x" * 9999, Parameter(bool_param=True), "parameters")
 
 
 @pytest.mark.parametrize(
