@@ -102,9 +102,15 @@ class Route(NamedTuple):
     """One, or the two of a pivot."""
     priority: Priority
     is_bulk: bool
-    """Whether its sources are some of many of a call, which wait where a lone one is refused."""
+    """Whether its sources, or their parts, are some of many of a call, which wait where a lone one
+    is refused."""
     detected: generation_pb2.DetectedLanguage | None = None
     """The language of the source, if it was detected."""
+
+    @property
+    def is_pivot(self) -> bool:
+        """Whether two models answer."""
+        return len(self.hops) > 1
 
     @property
     def window(self) -> int:

@@ -1,19 +1,18 @@
 """Reads sources: checks them, divides them into parts, tokenizes each part once."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.job import Job, Onward, Window, longest_wait_s, reserved
+from seqserve_server.front.generate.job import Job, Window, reserve
 from seqserve_server.front.generate.records import (
     GenerateRequest,
-    Hop,
     Options,
     Part,
     Route,
@@ -23,6 +22,7 @@ from seqserve_server.front.generate.records import (
 )
 from seqserve_server.front.generate.splitting import split, wrap
 from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.front.overload.memory import MAX_WAIT_S
 from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.quantities.reading import has_digit
 
@@ -44,9 +44,9 @@ async def read(
 
     The call holds the memory; it has a window if it has more requests.
     """
-    hop, *others = route.hops
+    hop = route.hops[0]
     reader = SourceReader(hop.model, hop.options)
-    max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
+    max_wait_s = _longest_wait_s(hop.options, is_bulk=route.is_bulk)
     held_bytes = call.uncounted_bytes(request)
     if isinstance(request, generation_pb2.GenerateRequest):
         steps, length = reader.read(request.source), len(request.source)
@@ -55,6 +55,7 @@ async def read(
         )
         call.facts["source_tokens"] = source.num_tokens
         sources: list[Source | ServiceError] = [source]
+        route = _route_of(source, route)
     else:
         if not 1 <= (count := len(request.sources)) <= MAX_SOURCES:
             raise InvalidRequest("sources", f"are {count}; a call takes 1 to {MAX_SOURCES}")
@@ -63,24 +64,17 @@ async def read(
         sources = await call.resources.texts.read(
             call.client_id, batch, length, held_bytes, max_wait_s
         )
-    job = Job(
-        hop=hop,
-        sources=sources,
-        priority=route.priority,
-        is_bulk=route.is_bulk,
-        call=call,
-        window=window or Window(route.window),
-        onward=None,
-        detected=route.detected,
-    )
-    if others:
-        job = replace(job, onward=Onward(others[0], partial(_read_onward, job, others[0])))
-    return await reserved(job, request)
+    job = Job(route=route, sources=sources, call=call, window=window or Window(route.window))
+    await reserve(job, request, max_wait_s)
+    return job
 
 
-async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
+async def read_onward(job: Job, text: str) -> Job:
+    """Reads a text that the first model of a pivot has written, for the second."""
+    route = job.route._replace(hops=job.route.hops[1:], detected=None)
+    hop = route.hops[0]
     steps = SourceReader(hop.model, hop.options).read(text)
-    max_wait_s = longest_wait_s(hop.options, is_bulk=is_bulk)
+    max_wait_s = _longest_wait_s(hop.options, is_bulk=route.is_bulk)
     try:
         source = await job.call.resources.texts.read(
             job.call.client_id, steps, len(text), 2 * len(text), max_wait_s
@@ -90,15 +84,19 @@ async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
             raise
         between = f"between the two models, in {job.hop.leg.target!r}, {error.reason}"
         raise InvalidRequest("source", between) from None
-    return replace(
-        job,
-        hop=hop,
-        sources=[source],
-        is_bulk=is_bulk,
-        window=job.window.inner,
-        onward=None,
-        detected=None,
-    )
+    route = _route_of(source, route)
+    return Job(route=route, sources=[source], call=job.call, window=job.window.inner)
+
+
+def _longest_wait_s(options: Options, *, is_bulk: bool) -> float:
+    """Returns how long a request waits for memory."""
+    # Many requests of a call wait where a lone one is refused.
+    return math.inf if is_bulk else min(MAX_WAIT_S, options.decoding.time_limit_s)
+
+
+def _route_of(source: Source, route: Route) -> Route:
+    # Parts of a source are as many sources of a call.
+    return route._replace(is_bulk=True) if len(source.parts) > 1 else route
 
 
 class SourceReader:
