@@ -14,6 +14,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from seqserve.declarations import DECLARATIONS
+from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.pairs import Leg
@@ -30,9 +31,9 @@ from seqserve_server.front.generate.features.terms import TokenIds, terms, token
 from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.records import Asked, Feature, Options, has_prefix
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
-from seqserve_server.front.generate.splitting import segmentation_of
 from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.text.splitting import DEFAULT_LANGUAGE, Segmentation
 from seqserve_server.text.tokenizer import Tokenizer
 
 GenerationOptions = generation_pb2.GenerationOptions
@@ -89,13 +90,24 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | 
     return Options(
         decoding=decoding,
         affixes=affixes,
-        segmentation=segmentation_of(options, sent),
+        segmentation=_segmentation(options, sent),
         features=tuple(feature for make in _FEATURES if (feature := make(asked))),
         checks=(check,) if check else (),
         returns_attention=options.return_attention,
         is_repeatable=decoding.sampling is None or options.HasField("seed"),
         glossary=glossary,
     )
+
+
+def _segmentation(options: GenerationOptions, sent: GenerationOptions) -> Segmentation | None:
+    mode = SegmentationMode(options.segmentation or SegmentationMode.NONE)
+    if mode is SegmentationMode.NONE:
+        return None
+    language = sent.segmentation_language
+    if not language and sent.source_language:
+        language = folded(sent.source_language).name
+    language = language or options.segmentation_language or DEFAULT_LANGUAGE
+    return Segmentation(mode, language, is_default=not sent.segmentation)
 
 
 def _decoding(

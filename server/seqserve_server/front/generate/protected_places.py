@@ -14,7 +14,8 @@ from typing import NamedTuple
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.front.generate.alignment import Link, links_of, message_of
-from seqserve_server.front.generate.records import Span, without
+from seqserve_server.front.generate.records import without
+from seqserve_server.text.splitting import Span
 
 Hypothesis = generation_pb2.Hypothesis
 

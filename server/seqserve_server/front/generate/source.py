@@ -16,15 +16,13 @@ from seqserve_server.front.generate.records import (
     Options,
     Part,
     Route,
-    Segmentation,
     Source,
-    Span,
 )
-from seqserve_server.front.generate.splitting import split, wrap
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.overload.memory import MAX_WAIT_S
 from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.quantities.reading import has_digit
+from seqserve_server.text.splitting import Segmentation, Span, split, wrap
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""

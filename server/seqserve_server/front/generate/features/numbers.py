@@ -17,10 +17,10 @@ from seqserve_server.front.generate.records import (
     Asked,
     Feature,
     Part,
-    Span,
 )
 from seqserve_server.text.quantities.comparison import Difference, differences
 from seqserve_server.text.quantities.writing import written
+from seqserve_server.text.splitting import Span
 
 MOST_LISTED = 8
 """Differences that an answer lists."""

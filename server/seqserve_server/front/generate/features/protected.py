@@ -16,8 +16,8 @@ from seqserve_server.front.generate.records import (
     Asked,
     Feature,
     Part,
-    Span,
 )
+from seqserve_server.text.splitting import Span
 
 _MAX_CHARACTERS = 256
 _TLDS = "com|org|net|info|edu|gov|io|dev|app|ai|eu|de|at|ch|uk|fr|es|it|nl|pl|pt|br|cz|ru|jp|kr|cn"

@@ -17,9 +17,9 @@ from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFu
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.alignment import floats
-from seqserve_server.front.generate.records import Span
 from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.models.loaded_model import KnownOptions, ServedModel
+from seqserve_server.text.splitting import Span
 
 TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(version=3), TOKENIZER)

@@ -14,7 +14,7 @@ from seqserve_server.front.generate.features.casing import (
     usual_letters,
 )
 from seqserve_server.front.generate.features.protected import protected_spans
-from seqserve_server.front.generate.records import Span
+from seqserve_server.text.splitting import Span
 
 # The commonest first.
 VOCABULARY = ["the", "in", "i", "I", "was", "born", "terms", "conditions", "us", "US", "Hawaii"]

@@ -4,19 +4,35 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from seqserve.language_codes import folded
-from seqserve.v1 import generation_pb2
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.generate.records import DEFAULT_LANGUAGE, Segmentation, Span
-from seqserve_server.front.generate.sentence_ends import segment
-
-Options = generation_pb2.GenerationOptions
+from seqserve_server.text.sentence_ends import segment
 
 _PIECE_CHARACTERS, _SETTLED_CHARACTERS = 2048, 1536
 # The line breaks of str.splitlines: a Unicode text may have others than "\n".
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+class Span(NamedTuple):
+    """A part of a text, in Unicode code points; it neither begins nor ends with white space."""
+
+    begin: int
+    end: int
+
+
+DEFAULT_LANGUAGE = "en"
+"""Its rules apply to languages that the library of sentences does not know."""
+
+
+class Segmentation(NamedTuple):
+    """How a source is divided."""
+
+    mode: SegmentationMode
+    language: str = DEFAULT_LANGUAGE
+    """Code of the language, of ISO 639, by whose rules sentences end."""
+    is_default: bool = False
+    """Whether the model recommends it and the request says nothing."""
 
 
 def split(text: str, segmentation: Segmentation) -> Iterator[list[Span]]:
@@ -126,18 +142,3 @@ def _border(text: str, limit: int) -> int:
         if end == len(text) or not (unicodedata.combining(text[end]) or text[end] in _JOINERS):
             return end
     return max(limit, 1)
-
-
-def segmentation_of(options: Options, sent: Options) -> Segmentation | None:
-    """Returns how to divide the source of a request; None for not at all.
-
-    ``options`` are those ``sent`` over those that the model recommends.
-    """
-    mode = SegmentationMode(options.segmentation or SegmentationMode.NONE)
-    if mode is SegmentationMode.NONE:
-        return None
-    language = sent.segmentation_language
-    if not language and sent.source_language:
-        language = folded(sent.source_language).name
-    language = language or options.segmentation_language or DEFAULT_LANGUAGE
-    return Segmentation(mode, language, is_default=not sent.segmentation)

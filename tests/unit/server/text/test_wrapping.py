@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from seqserve_server.front.generate.splitting import wrap
+from seqserve_server.text.splitting import wrap
 
 
 @dataclass
