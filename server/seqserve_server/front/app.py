@@ -22,7 +22,7 @@ from seqserve_server.contract.limits import RAISE_THREADS
 from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.fronts import Fronts
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.folder import GlossaryFolder
 from seqserve_server.front.models.rollout import Rollout, parse_traffic, rollout_of
 from seqserve_server.front.security.protection import security_of
 from seqserve_server.front.services.server import Server
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     security = security_of(options)
     refuse_few_files(options)
     _refuse_taken_ports(options)
-    glossaries = Glossaries(options.glossaries)
+    glossaries = GlossaryFolder(options.glossaries)
     glossaries.open()
     metrics = Metrics()
     layout = {

@@ -12,7 +12,7 @@ from seqserve_server.front.app import run_loop, tracing_of, trim_memory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.peer import Peer, handlers_of
 from seqserve_server.front.fronts.shared_versions import SharedVersions
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.folder import GlossaryFolder
 from seqserve_server.front.models.loader import loader_of
 from seqserve_server.front.security.protection import security_of
 from seqserve_server.front.services.server import Server
@@ -42,7 +42,7 @@ class FrontProcess:
     async def open(self, number: int, options: ServeOptions) -> int:
         """Reads what the options name and binds the port, which it returns."""
         security = security_of(options)
-        glossaries = Glossaries(options.glossaries)
+        glossaries = GlossaryFolder(options.glossaries)
         await asyncio.to_thread(glossaries.open)
         self._metrics.show_files(
             lambda: security.reloads() | glossaries.reloads(), security.expiry_s

@@ -15,7 +15,7 @@ from seqserve_server.front.engine_client.engine import QueueKey
 from seqserve_server.front.generate.detection import MAX_CHARACTERS, LanguageDetector
 from seqserve_server.front.generate.options import compile_options, divide_options
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.glossary import Glossaries
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.models.repository import Repository
 

@@ -32,7 +32,7 @@ from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.detection import LanguageDetector
 from seqserve_server.front.generate.route import Directory
 from seqserve_server.front.generate.service import GenerationServicer
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.folder import GlossaryFolder
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission, MessageMemory
 from seqserve_server.front.security.protection import Certificates, Security
@@ -68,7 +68,7 @@ class Server:
         metrics: Metrics,
         security: Security | None = None,
         tracing: Tracing | None = None,
-        glossaries: Glossaries | None = None,
+        glossaries: GlossaryFolder | None = None,
     ) -> None:
         """Binds the port; calls are answered after :meth:`start`."""
         self._rollout = rollout
@@ -90,7 +90,7 @@ class Server:
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         self._detector = LanguageDetector()
-        self._glossaries = glossaries or Glossaries()
+        self._glossaries = glossaries or GlossaryFolder()
         self._watch_interval_s = options.watch_interval_s
         self._server = new_server(
             admission, self._interceptors(security.tokens), connection_arguments(options)

@@ -12,7 +12,7 @@ from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.generate.route import priority_of
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.folder import GlossaryFolder
 
 Options = generation_pb2.GenerationOptions
 
@@ -36,7 +36,7 @@ def manifest_of(source: dict[str, str], target: dict[str, str]) -> Manifest:
 def test_a_glossary_is_for_the_languages_of_the_request_or_of_the_model(tmp_path: Path) -> None:
     for pair in ("en-de", "ko-de"):
         (tmp_path / f"a.{pair}.tsv").write_text("tea\tTee\n")
-    glossaries = Glossaries(tmp_path)
+    glossaries = GlossaryFolder(tmp_path)
     glossaries.open()
 
     def found(manifest: Manifest, **options: str) -> str:

@@ -31,7 +31,7 @@ from seqserve_server.contract.errors import (
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries.folder import GlossaryFolder
 from seqserve_server.front.models import on_demand
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -95,7 +95,7 @@ class Lazy(Watched):
     async def ask_for_pair(self, source: str, target: str) -> list[str]:
         """Gives the labels of the versions for a pair of languages."""
         options = pb.GenerationOptions(source_language=source, target_language=target)
-        directory = route.Directory(self.repository, cast(Any, None), Glossaries())
+        directory = route.Directory(self.repository, cast(Any, None), GlossaryFolder())
         call = self.call()
         models, *_ = await route._models(pb.GenerateRequest(options=options), directory, call)
         call.release_models()
