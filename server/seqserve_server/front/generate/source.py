@@ -11,13 +11,7 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.job import Job, Window, reserve
-from seqserve_server.front.generate.records import (
-    GenerateRequest,
-    Options,
-    Part,
-    Route,
-    Source,
-)
+from seqserve_server.front.generate.records import GenerateRequest, Options, Part, Route, Source
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.overload.memory import MAX_WAIT_S
 from seqserve_server.front.overload.turns import Cooperative

@@ -7,13 +7,7 @@ from itertools import chain, pairwise
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.front.generate.records import (
-    Asked,
-    Feature,
-    Part,
-    has_prefix,
-    without,
-)
+from seqserve_server.front.generate.records import Asked, Feature, Part, has_prefix, without
 from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -10,13 +10,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.front.generate.alignment import Alignment
 from seqserve_server.front.generate.protected_places import is_missing, occurrences, restore
-from seqserve_server.front.generate.records import (
-    ID_BYTES,
-    STRING_BYTES,
-    Asked,
-    Feature,
-    Part,
-)
+from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
 from seqserve_server.text.splitting import Span
 
 _MAX_CHARACTERS = 256

@@ -14,12 +14,7 @@ from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import (
-    Hop,
-    Part,
-    Route,
-    Source,
-)
+from seqserve_server.front.generate.records import Hop, Part, Route, Source
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.text.splitting import Span
 

@@ -15,12 +15,7 @@ from seqserve_server.front.generate.engine_call import answer_of
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.part_call import engine_call
-from seqserve_server.front.generate.records import (
-    Hop,
-    Options,
-    Part,
-    Route,
-)
+from seqserve_server.front.generate.records import Hop, Options, Part, Route
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now
 from seqserve_server.text.splitting import Span
