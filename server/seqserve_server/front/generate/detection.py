@@ -13,12 +13,11 @@ from functools import partial
 from seqserve.language_codes import folded
 from seqserve.v1.generation_pb2 import DetectedLanguage
 from seqserve_server.contract.errors import ModelUnavailable, QueueFull
+from seqserve_server.contract.limits import DETECTED_CHARACTERS
 from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.overload.turns import Turns
 from seqserve_server.process import child_process, logs
 
-MAX_CHARACTERS = 1000
-"""Characters of a text that are looked at."""
 _TRIES = 2
 """Processes that are tried: one may end through no fault of the text."""
 # Of one caller that is alone half of them, which take some seconds together.
@@ -102,7 +101,7 @@ class LanguageDetector:
         """Tells in which of some languages a text may be, the most probable first.
 
         Of several codes for one language the first counts. There are none where the first
-        :data:`MAX_CHARACTERS` do not tell. Callers that wait are served in turn.
+        ``DETECTED_CHARACTERS`` do not tell. Callers that wait are served in turn.
 
         Raises:
             QueueFull: Too many texts of the caller wait.
@@ -114,7 +113,7 @@ class LanguageDetector:
         for code in codes:
             names.setdefault(folded(code).name, code)
         # To its end even if the caller leaves: the next answer must be for the next request.
-        task = asyncio.create_task(self._answer(text[:MAX_CHARACTERS], list(names), caller))
+        task = asyncio.create_task(self._answer(text[:DETECTED_CHARACTERS], list(names), caller))
         self._tasks.add(task)
         self._places.take(caller, 1)
         task.add_done_callback(partial(self._forget, caller))

@@ -8,7 +8,6 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import partial
 from typing import Any
 
 from google.protobuf import json_format
@@ -39,6 +38,9 @@ from seqserve_server.text.tokenizer import Tokenizer
 GenerationOptions = generation_pb2.GenerationOptions
 
 _MAX_STOP_CHARACTERS = 256
+# Longer options mostly hold texts of one request, which do not come again.
+_MAX_KNOWN_BYTES = 128
+_MAX_KNOWN = 256
 _CONVERTED = {"terms", "return_attention"}
 _COPIED = {field.name for field in fields(DecodingOptions)} & DECLARATIONS.keys() - _CONVERTED
 _SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fields}
@@ -69,9 +71,19 @@ def default_options(manifest: Manifest) -> DecodingOptions:
 def compile_options(
     sent: GenerationOptions, model: LoadedModel, glossary: Glossary | None = None
 ) -> Options:
-    """Checks the options of a request and converts them for a model, which keeps them."""
-    compile_ = partial(_compiled, sent, model, glossary)
-    options: Options = model.known_options.get(sent.SerializeToString(), glossary, compile_)
+    """Checks the options of a request and converts them for a model, which keeps them.
+
+    Callers send the same options again and again, and to compile them takes a tenth of the time of
+    a call.
+    """
+    key, known = sent.SerializeToString(), model.known_options
+    options: Options | None = known.get(key)
+    if options is None or options.glossary is not glossary:
+        options = _compiled(sent, model, glossary)
+        if options.is_lasting and len(key) <= _MAX_KNOWN_BYTES:
+            if len(known) >= _MAX_KNOWN:
+                known.clear()
+            known[key] = options
     return options
 
 

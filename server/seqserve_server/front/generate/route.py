@@ -1,7 +1,7 @@
 """Which models answer a request: the one that it names, or the models of its languages."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.language_codes import AUTO
@@ -9,10 +9,10 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.pairs import Legs
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.limits import DETECTED_CHARACTERS
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import QueueKey
-from seqserve_server.front.generate.detection import MAX_CHARACTERS, LanguageDetector
 from seqserve_server.front.generate.options import compile_options, divide_options
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
 from seqserve_server.front.glossaries.glossary import Glossaries
@@ -35,11 +35,17 @@ _PRIORITIES: dict[int, Priority] = {
 }
 
 
+Detect: TypeAlias = Callable[
+    [str, Iterable[str], str], Awaitable[list[generation_pb2.DetectedLanguage]]
+]
+"""Tells in which of some languages a text of a caller may be, the most probable first."""
+
+
 class Directory(NamedTuple):
     """Models, languages and glossaries by which a server routes requests."""
 
     repository: Repository
-    detector: LanguageDetector
+    detect: Detect
     glossaries: Glossaries
 
 
@@ -112,7 +118,7 @@ async def _models(
             codes = list((named[0].manifest.template or Template()).source_languages)
         else:
             codes = repository.pairs.sources(languages.target)
-        detected = await _detected(request, languages, codes, directory.detector, call.client_id)
+        detected = await _detected(request, languages, codes, directory.detect, call.client_id)
         request.options.source_language = detected.language  # type: ignore[union-attr]
         languages = languages._replace(source=detected.language)
     if named:
@@ -153,8 +159,8 @@ def _languages(request: Any) -> _Languages | None:
 def _beginning(texts: Iterable[str]) -> str:
     joined = ""
     for text in texts:
-        joined += f"{text[:MAX_CHARACTERS]}\n"
-        if len(joined) >= MAX_CHARACTERS:
+        joined += f"{text[:DETECTED_CHARACTERS]}\n"
+        if len(joined) >= DETECTED_CHARACTERS:
             break
     return joined
 
@@ -163,7 +169,7 @@ async def _detected(
     request: Request,
     languages: _Languages,
     codes: list[str],
-    detector: LanguageDetector,
+    detect: Detect,
     caller: str,
 ) -> generation_pb2.DetectedLanguage:
     """Detects the language of the sources among those that the models of a request read.
@@ -183,7 +189,7 @@ async def _detected(
     if not text.strip():
         raise InvalidRequest("source", "is empty")
     target = [languages.target] if languages.target else []
-    found = await detector.detect(text, [*codes, *target], caller)
+    found = await detect(text, [*codes, *target], caller)
     if not found:
         raise InvalidRequest(field, "is auto, but the text does not tell its language; name it")
     best = found[0]

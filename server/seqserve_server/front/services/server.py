@@ -164,7 +164,7 @@ class Server:
         return [AuthorizationInterceptor(tokens, self._usage, refusing), self._interceptor]
 
     def _add_services(self, metrics: Metrics) -> None:
-        directory = Directory(self._repository, self._detector, self._glossaries)
+        directory = Directory(self._repository, self._detector.detect, self._glossaries)
         generation = GenerationServicer(directory, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout, self._glossaries, self._usage)

@@ -18,7 +18,7 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Ti
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.alignment import floats
 from seqserve_server.front.generate.scoring import weights_of
-from seqserve_server.front.models.loaded_model import KnownOptions, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.text.splitting import Span
 
 TOKENIZER = byte_tokenizer()
@@ -29,9 +29,7 @@ SOURCE = TOKENIZER.encode("xyz")
 
 def with_scorer(model: ServedModel) -> ServedModel:
     files = {**model.manifest.files, SCORER: FileDigest(sha256="", bytes=0)}
-    return replace(
-        model, manifest=replace(model.manifest, files=files), known_options=KnownOptions()
-    )
+    return replace(model, manifest=replace(model.manifest, files=files), known_options={})
 
 
 def ids(text: str) -> list[int]:
