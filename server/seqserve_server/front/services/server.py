@@ -36,7 +36,7 @@ from seqserve_server.front.glossaries.folder import GlossaryFolder
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission, MessageMemory
 from seqserve_server.front.security.protection import Certificates, Security
-from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
+from seqserve_server.front.security.tokens import Authorization
 from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
@@ -80,7 +80,7 @@ class Server:
         self._interceptor = interceptor = CallInterceptor(
             metrics,
             tracing,
-            usage=self._usage,
+            authorization=Authorization(security.tokens, self._usage) if security.tokens else None,
             caller_metadata=options.caller_metadata,
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
@@ -92,9 +92,7 @@ class Server:
         self._detector = LanguageDetector()
         self._glossaries = glossaries or GlossaryFolder()
         self._watch_interval_s = options.watch_interval_s
-        self._server = new_server(
-            admission, self._interceptors(security.tokens), connection_arguments(options)
-        )
+        self._server = new_server(admission, [interceptor], connection_arguments(options))
         if isinstance(self._server, AcceptingServer):
             metrics.show_calls_never_accepted(self._server.calls_never_accepted)
         self._add_services(metrics)
@@ -156,12 +154,6 @@ class Server:
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
         return finished
-
-    def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]
-        if tokens is None:
-            return [self._interceptor]
-        refusing = self._interceptor.refusing
-        return [AuthorizationInterceptor(tokens, self._usage, refusing), self._interceptor]
 
     def _add_services(self, metrics: Metrics) -> None:
         directory = Directory(self._repository, self._detector.detect, self._glossaries)
