@@ -22,7 +22,7 @@ from seqserve_server.contract.limits import RAISE_THREADS
 from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.fronts import Fronts
-from seqserve_server.front.glossaries.folder import GlossaryFolder
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.rollout import Rollout, parse_traffic, rollout_of
 from seqserve_server.front.security.protection import security_of
 from seqserve_server.front.services.server import Server
@@ -80,7 +80,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if fronts is not None:
             fronts.control(rollout, metrics)
             return fronts
-        metrics.show_files(lambda: security.reloads() | glossaries.reloads(), security.expiry_s)
         return Server(options, rollout, metrics, security, tracing_of(options), glossaries)
 
     try:

@@ -29,7 +29,7 @@ from seqserve_server.front.generate.answer import answer
 from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
-from seqserve_server.front.glossaries.folder import GlossaryFolder
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.loaded_model import LoadedModel, read_tokenizer
 from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine

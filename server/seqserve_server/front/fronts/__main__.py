@@ -12,7 +12,7 @@ from seqserve_server.front.app import run_loop, tracing_of, trim_memory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.peer import Peer, handlers_of
 from seqserve_server.front.fronts.shared_versions import SharedVersions
-from seqserve_server.front.glossaries.folder import GlossaryFolder
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.loader import loader_of
 from seqserve_server.front.security.protection import security_of
 from seqserve_server.front.services.server import Server
@@ -44,9 +44,6 @@ class FrontProcess:
         security = security_of(options)
         glossaries = GlossaryFolder(options.glossaries)
         await asyncio.to_thread(glossaries.open)
-        self._metrics.show_files(
-            lambda: security.reloads() | glossaries.reloads(), security.expiry_s
-        )
         loader = loader_of(options, self._metrics)
         versions = SharedVersions(loader, self._metrics, number, lambda: self._peer)
         self._handlers.update(versions.handlers())

@@ -30,8 +30,8 @@ from seqserve_server.front.generate.features.terms import TokenIds, terms, token
 from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.records import Asked, Feature, Options, has_prefix
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
-from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.text.glossary import Glossary
 from seqserve_server.text.splitting import DEFAULT_LANGUAGE, Segmentation
 from seqserve_server.text.tokenizer import Tokenizer
 

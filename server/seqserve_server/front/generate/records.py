@@ -17,8 +17,8 @@ from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
-from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.text.glossary import Glossary
 from seqserve_server.text.splitting import Segmentation, Span
 
 GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest

@@ -15,9 +15,9 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import QueueKey
 from seqserve_server.front.generate.options import compile_options, divide_options
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
-from seqserve_server.front.glossaries.glossary import Glossaries
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.models.repository import Repository
+from seqserve_server.text.glossary import Glossaries
 
 Request: TypeAlias = (
     generation_pb2.GenerateRequest

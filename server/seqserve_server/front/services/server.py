@@ -32,7 +32,7 @@ from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.detection import LanguageDetector
 from seqserve_server.front.generate.route import Directory
 from seqserve_server.front.generate.service import GenerationServicer
-from seqserve_server.front.glossaries.folder import GlossaryFolder
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission, MessageMemory
 from seqserve_server.front.security.protection import Certificates, Security
@@ -91,6 +91,8 @@ class Server:
         self._health = HealthServicer()
         self._detector = LanguageDetector()
         self._glossaries = glossaries or GlossaryFolder()
+        reloads = security.reloads
+        metrics.show_files(lambda: reloads() | self._glossaries.reloads(), security.expiry_s)
         self._watch_interval_s = options.watch_interval_s
         self._server = new_server(admission, [interceptor], connection_arguments(options))
         if isinstance(self._server, AcceptingServer):

@@ -12,7 +12,7 @@ from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.generate.route import priority_of
-from seqserve_server.front.glossaries.folder import GlossaryFolder
+from seqserve_server.front.glossaries import GlossaryFolder
 
 Options = generation_pb2.GenerationOptions
 

@@ -34,7 +34,7 @@ from seqserve_server.artifact.manifest import SCORER, Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.glossaries.folder import GlossaryFolder
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry, Repository

@@ -31,7 +31,7 @@ from seqserve_server.contract.errors import (
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
-from seqserve_server.front.glossaries.folder import GlossaryFolder
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models import on_demand
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel

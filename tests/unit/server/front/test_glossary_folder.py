@@ -7,8 +7,8 @@ from tests.support.logged import fields_of
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.glossaries.folder import GlossaryFolder
-from seqserve_server.front.glossaries.glossary import OPTION
+from seqserve_server.front.glossaries import GlossaryFolder
+from seqserve_server.text.glossary import OPTION
 
 TEA = "tea\tTee\n"
 

@@ -14,15 +14,9 @@ from typing import TypeAlias
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact.files import Files, files_of
-from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
-from seqserve_server.front.glossaries.glossary import (
-    OPTION,
-    Glossaries,
-    Glossary,
-    GlossaryError,
-    Label,
-)
 from seqserve_server.process import logs
+from seqserve_server.text.glossary import OPTION, Glossaries, Glossary, GlossaryError, Label
+from seqserve_server.text.glossary_formats import tbx_entries, tsv_entries
 
 MAX_BYTES = 32 << 20
 """Largest file of a glossary."""
