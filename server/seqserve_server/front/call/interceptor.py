@@ -32,7 +32,6 @@ from seqserve_server.front.overload.admission import PEER
 from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.security.tokens import CALLER, Authorization
-from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
     NUMBERS_DIFFER,
@@ -133,8 +132,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metadata: Any = context.invocation_metadata()
         id_ = request_id(metadata)
         failure = failure_of(error, id_)
-        kind = Kind(method_name(method), failure.outcome.code.name)
-        self._metrics.called("", 0, kind, 0.0, {"request_id": id_})
+        name, code = method_name(method), failure.outcome.code.name
+        self._metrics.called("", 0, name, code, 0.0, {"request_id": id_})
         self._metrics.refused("", error)
         trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
         try:
@@ -263,8 +262,7 @@ class _RunningCall:
         trace_id = self._tracing.ended(call, outcome, ended_s) if self._tracing else ""
         exemplar = {"trace_id": trace_id} if trace_id else {"request_id": call.request_id}
         code, method = outcome.code, call.method
-        kind = Kind(method, code.name)
-        self._metrics.called(call.model, call.version, kind, duration_s, exemplar)
+        self._metrics.called(call.model, call.version, method, code.name, duration_s, exemplar)
         if count := call.facts.get(NUMBERS_DIFFER):
             self._metrics.numbers_differ(call.model, count)
         fields: dict[str, object] = {

@@ -23,10 +23,11 @@ from seqserve_server.front.generate.records import (
     STRING_BYTES,
     GenerateRequest,
     Hop,
+    Options,
     Route,
     Source,
 )
-from seqserve_server.front.overload.memory import AnswerSize
+from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +142,12 @@ async def reserve(job: Job, request: GenerateRequest, max_wait_s: float) -> None
         if isinstance(source, Source):
             held_bytes += _PART_BYTES * len(source.parts) + _TOKEN_BYTES * source.num_tokens
     await job.call.reserve(answer_size(job), request, max_wait_s=max_wait_s, held_bytes=held_bytes)
+
+
+def longest_wait_s(options: Options, *, is_bulk: bool) -> float:
+    """Returns how long a request waits for memory."""
+    # Many requests of a call wait where a lone one is refused.
+    return math.inf if is_bulk else min(MAX_WAIT_S, options.decoding.time_limit_s)
 
 
 def answer_size(job: Job) -> AnswerSize:

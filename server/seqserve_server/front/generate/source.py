@@ -1,6 +1,5 @@
 """Reads sources: checks them, divides them into parts, tokenizes each part once."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -10,10 +9,9 @@ from seqserve.words import has_words
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.job import Job, Window, reserve
+from seqserve_server.front.generate.job import Job, Window, longest_wait_s, reserve
 from seqserve_server.front.generate.records import GenerateRequest, Options, Part, Route, Source
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.overload.memory import MAX_WAIT_S
 from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.quantities.reading import has_digit
 from seqserve_server.text.splitting import Segmentation, Span, split, wrap
@@ -38,7 +36,7 @@ async def read(
     """
     hop = route.hops[0]
     reader = SourceReader(hop.model, hop.options)
-    max_wait_s = _longest_wait_s(hop.options, is_bulk=route.is_bulk)
+    max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
     held_bytes = call.uncounted_bytes(request)
     if isinstance(request, generation_pb2.GenerateRequest):
         steps, length = reader.read(request.source), len(request.source)
@@ -66,7 +64,7 @@ async def read_onward(job: Job, text: str) -> Job:
     route = job.route._replace(hops=job.route.hops[1:], detected=None)
     hop = route.hops[0]
     steps = SourceReader(hop.model, hop.options).read(text)
-    max_wait_s = _longest_wait_s(hop.options, is_bulk=route.is_bulk)
+    max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
     try:
         source = await job.call.resources.texts.read(
             job.call.client_id, steps, len(text), 2 * len(text), max_wait_s
@@ -78,12 +76,6 @@ async def read_onward(job: Job, text: str) -> Job:
         raise InvalidRequest("source", between) from None
     route = _route_of(source, route)
     return Job(route=route, sources=[source], call=job.call, window=job.window.inner)
-
-
-def _longest_wait_s(options: Options, *, is_bulk: bool) -> float:
-    """Returns how long a request waits for memory."""
-    # Many requests of a call wait where a lone one is refused.
-    return math.inf if is_bulk else min(MAX_WAIT_S, options.decoding.time_limit_s)
 
 
 def _route_of(source: Source, route: Route) -> Route:

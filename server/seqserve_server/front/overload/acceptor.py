@@ -24,7 +24,7 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
-from seqserve_server.front.overload.admission import HELD, PEER, Admission, MessageMemory
+from seqserve_server.front.overload.admission import HELD, PEER, Admission
 from seqserve_server.front.overload.memory import Reservation
 from seqserve_server.process import logs
 
@@ -108,17 +108,15 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         self._channelz_id = max(_server_ids(), default=0)
         self._taken = 0
         self._never_accepted = 0
-        self._ending_silent: asyncio.Task[None] | None = None
-        if admission.messages is not None:
-            admission.messages.on_free = self._dispatch
-            self._ending_silent = loop.create_task(self._end_silent(admission.messages))
+        admission.messages.on_free = self._dispatch
+        self._ending_silent = loop.create_task(self._end_silent())
 
-    async def _end_silent(self, messages: MessageMemory) -> None:
+    async def _end_silent(self) -> None:
         """Ends calls whose message does not come, where others wait for their memory."""
         before: set[Reservation] = set()
         while True:
             await asyncio.sleep(_SILENCE_S)
-            unread = dict(messages.unread)
+            unread = dict(self._admission.messages.unread)
             if any(arrivals.is_blocked for arrivals in self._arrivals.values()):
                 for state in (call for message, call in unread.items() if message in before):
                     context = cygrpc._ServicerContext(state, None, None, self._event_loop)
@@ -166,8 +164,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                     else self._request_registered_call(method)
                 )
             except Exception as error:  # the server stops
-                if self._ending_silent is not None:
-                    self._ending_silent.cancel()
+                self._ending_silent.cancel()
                 arrivals.end(error)
                 return
             self._taken += 1

@@ -67,7 +67,7 @@ class MessageMemory(FairMemory):
     gRPC receives a message when its call is served, and keeps no more of it than a window before.
     """
 
-    def __init__(self, max_message_bytes: int = 1 << 20) -> None:
+    def __init__(self, max_message_bytes: int) -> None:
         """Starts empty; the maximum is what a call may need before its message is there."""
         super().__init__(max(_MESSAGE_BYTES, 4 * max_message_bytes))
         self._most = max_message_bytes
@@ -149,15 +149,15 @@ class Admission:
         self,
         peer_of: Callable[[Context], str],
         refuse: Callable[[str, Context, QueueFull], Awaitable[None]],
-        messages: MessageMemory | None = None,
+        max_message_bytes: int,
     ) -> None:
         """Starts without waiting calls.
 
         ``peer_of`` names the peer of a call, whose share it uses. ``refuse`` ends a call of a
-        method with an error, and counts it. Without memory for messages, they are not counted.
+        method with an error, and counts it.
         """
         self.peer_of = peer_of
-        self.messages = messages
+        self.messages = MessageMemory(max_message_bytes)
         self._refuse = refuse
         self._pending = PendingCalls()
         self._refused: Counter[str] = Counter()
@@ -177,14 +177,11 @@ class Admission:
 
         None if there is none for its peer at the moment.
         """
-        held = set()
-        if self.messages is not None:
-            reservation = self.messages.take(method, peer, call)
-            if reservation is None:
-                return None
-            held.add(reservation)
+        reservation = self.messages.take(method, peer, call)
+        if reservation is None:
+            return None
         self._pending.leave(_caller(method, peer))
-        return held
+        return {reservation}
 
     def _note(self, method: str) -> None:
         if not self._refused:

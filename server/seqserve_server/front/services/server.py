@@ -34,8 +34,8 @@ from seqserve_server.front.generate.route import Directory
 from seqserve_server.front.generate.service import GenerationServicer
 from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
-from seqserve_server.front.overload.admission import Admission, MessageMemory
-from seqserve_server.front.security.protection import Certificates, Security
+from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.security.protection import Certificates, Security, security_of
 from seqserve_server.front.security.tokens import Authorization
 from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.services.models import ModelServicer
@@ -85,8 +85,9 @@ class Server:
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
         )
-        self._messages = MessageMemory(options.max_message_bytes)
-        admission = Admission(interceptor.peer_of, interceptor.refuse, self._messages)
+        self._admission = Admission(
+            interceptor.peer_of, interceptor.refuse, options.max_message_bytes
+        )
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         self._detector = LanguageDetector()
@@ -94,7 +95,7 @@ class Server:
         reloads = security.reloads
         metrics.show_files(lambda: reloads() | self._glossaries.reloads(), security.expiry_s)
         self._watch_interval_s = options.watch_interval_s
-        self._server = new_server(admission, [interceptor], connection_arguments(options))
+        self._server = new_server(self._admission, [interceptor], connection_arguments(options))
         if isinstance(self._server, AcceptingServer):
             metrics.show_calls_never_accepted(self._server.calls_never_accepted)
         self._add_services(metrics)
@@ -178,6 +179,13 @@ class Server:
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status
         return statuses
+
+
+def read_files(options: ServeOptions) -> tuple[Security, GlossaryFolder]:
+    """Reads what the options name beside models; blocks. Raises OptionError if a file is broken."""
+    security, glossaries = security_of(options), GlossaryFolder(options.glossaries)
+    glossaries.open()
+    return security, glossaries
 
 
 _ALL_IPV4, _ALL_IPV6 = "0.0.0.0", "::"
