@@ -19,6 +19,7 @@ from seqserve_server.contract.request import Priority
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.text.glossary import Glossary
+from seqserve_server.text.protected import without
 from seqserve_server.text.splitting import Segmentation, Span
 
 GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest
@@ -126,15 +127,6 @@ class Part(NamedTuple):
     def rest(self) -> str:
         """The unprotected spans of its original text."""
         return without(self.original, self.protected)
-
-
-def without(text: str, spans: Sequence[Span]) -> str:
-    """Returns what of a text is in no span, with spaces in their place."""
-    if not spans:
-        return text
-    begins = [0, *(span.end for span in spans)]
-    ends = [*(span.begin for span in spans), len(text)]
-    return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
