@@ -18,7 +18,7 @@ import grpc
 from google.protobuf.message import Message
 
 from seqserve.metadata import REQUEST_ID, request_id
-from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
+from seqserve_server.contract.errors import DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import (
@@ -29,8 +29,7 @@ from seqserve_server.front.call.server_call import (
 )
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.admission import PEER
-from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
-from seqserve_server.front.overload.turns import TextScheduler
+from seqserve_server.front.overload.memory import held_bytes, release_all
 from seqserve_server.front.security.tokens import CALLER, Authorization
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
@@ -54,8 +53,6 @@ _OWN_SERVICES = ("/seqserve.v1.", "/inference.")
 _BUILTIN_SERVICES = "/grpc."
 _log = logging.getLogger(__name__)
 
-# Two callers may have a text of a megabyte read at the same time.
-_TEXT_BYTES = 128_000_000
 # A request from which on reading takes more than some tenths of a millisecond.
 _LARGE_BYTES = 64 << 10
 
@@ -81,10 +78,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         """
         self._metrics, self._tracing, self._authorization = metrics, tracing, authorization
         self._caller_metadata = caller_metadata
-        texts = TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS))
-        answers = FairMemory(max_answer_bytes, caller_share)
+        self._resources = ServerResources.of(max_answer_bytes, caller_share)
+        answers = self._resources.answers
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
-        self._resources = ServerResources(answers=answers, texts=texts)
         self._reading = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()

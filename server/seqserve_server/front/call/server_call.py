@@ -15,12 +15,15 @@ from typing import Any
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
+from seqserve_server.contract.errors import Bound, Draining, InvalidRequest, ServiceError
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.telemetry.call_record import CallRecord, failure_within
+
+# Two callers may have a text of a megabyte read at the same time.
+_TEXT_BYTES = 128_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,14 @@ class ServerResources:
     """Whose texts are read next."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a large answer is written, so that many that end together delay no other call."""
+
+    @classmethod
+    def of(cls, max_answer_bytes: int, caller_share: float) -> ServerResources:
+        """Makes those of a server, with the share of the memory that one client may have."""
+        return cls(
+            answers=FairMemory(max_answer_bytes, caller_share),
+            texts=TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)),
+        )
 
 
 @dataclass(slots=True, kw_only=True)
