@@ -2,9 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.text.sentence_ends import segment
@@ -94,39 +94,36 @@ _WORD = re.compile(r"\S(?=\s)")
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}"
 
 
-class Reader(Protocol):
-    """Tokenizes texts as the model reads them."""
-
-    @property
-    def max_tokens(self) -> int:
-        """Most tokens that the model reads."""
-
-    def tokens(self, text: str) -> list[int]:
-        """Returns the tokens of a source, with all that is added to it."""
-
-    def ends(self, text: str) -> list[int]:
-        """Returns where each token of a text ends, in code points."""
-
-
-def wrap(text: str, reader: Reader) -> Iterator[tuple[Span, list[int]]]:
+def wrap(
+    text: str,
+    max_tokens: int,
+    tokens_of: Callable[[str], list[int]],
+    ends_of: Callable[[str], list[int]],
+) -> Iterator[tuple[Span, list[int]]]:
     """Yields parts of a text that have at most the maximum of tokens, with their tokens.
 
     A part ends after a clause if one ends in its second half, or else at white space, or else at
     the end of a token. A character that has too many tokens by itself is a part too.
+
+    Args:
+        text: The text.
+        max_tokens: Most tokens that the model reads.
+        tokens_of: Returns the tokens of a source, with all that is added to it.
+        ends_of: Returns where each token of a text ends, in code points.
     """
-    most, begin = reader.max_tokens, 0
+    begin = 0
     while begin < len(text):
-        window = text[begin : begin + most * _CHARACTERS_PER_TOKEN]
+        window = text[begin : begin + max_tokens * _CHARACTERS_PER_TOKEN]
         end = len(window)
-        tokens = reader.tokens(window.strip()) if begin + end == len(text) else None
-        if tokens is None or len(tokens) > most:
-            ends = reader.ends(window)
-            end = _border(window, ends[most - 1] if len(ends) > most else end)
-            tokens = reader.tokens(window[:end].strip())
+        tokens = tokens_of(window.strip()) if begin + end == len(text) else None
+        if tokens is None or len(tokens) > max_tokens:
+            ends = ends_of(window)
+            end = _border(window, ends[max_tokens - 1] if len(ends) > max_tokens else end)
+            tokens = tokens_of(window[:end].strip())
             # A part may have other tokens than the same text within the window has.
-            while end > 1 and len(tokens) > most:
+            while end > 1 and len(tokens) > max_tokens:
                 end = _border(window, end - 1)
-                tokens = reader.tokens(window[:end].strip())
+                tokens = tokens_of(window[:end].strip())
         if span := _stripped(window[:end], begin):
             yield span, tokens
         begin += end

@@ -93,8 +93,7 @@ class SourceReader:
         self._shaping = [each for each in options.features if each.shapes_text]
         self._others = [each for each in options.features if not each.shapes_text]
         self._checks = options.checks
-        self.max_tokens = model.manifest.limits.max_source_length
-        """Most tokens that the model reads."""
+        self._max_tokens = model.manifest.limits.max_source_length
 
     def read(self, text: str) -> Cooperative[Source]:
         """Reads one source."""
@@ -123,7 +122,7 @@ class SourceReader:
         return sources
 
     def _undivided(self, text: str) -> Source:
-        check_length("source", text, self.max_tokens, self._manifest, _TOO_LONG)
+        check_length("source", text, self._max_tokens, self._manifest, _TOO_LONG)
         part = self._shaped(Span(0, len(text)), text)
         part = self._whole(part, self._encoded(part.text))
         self._check_tokens(part.tokens)
@@ -155,13 +154,13 @@ class SourceReader:
         return Source(text, parts, num_tokens, is_divided=True)
 
     def _parts(self, text: str, begin: int) -> Iterator[Part]:
-        if len(text) <= self.max_tokens * MAX_CHARACTERS_PER_TOKEN:
+        if len(text) <= self._max_tokens * MAX_CHARACTERS_PER_TOKEN:
             part = self._shaped(Span(begin, begin + len(text)), text)
             tokens = self._encoded(part.text)
-            if len(tokens) <= self.max_tokens:
+            if len(tokens) <= self._max_tokens:
                 yield self._whole(part, tokens)
                 return
-        for (first, end), tokens in wrap(text, self):
+        for (first, end), tokens in wrap(text, self._max_tokens, self._tokens, self._ends):
             part = self._shaped(Span(begin + first, begin + end), text[first:end])
             yield self._whole(part._replace(is_wrapped=True), tokens)
 
@@ -179,11 +178,11 @@ class SourceReader:
             part = part._replace(checks=self._checks)
         return part
 
-    def tokens(self, text: str) -> list[int]:
+    def _tokens(self, text: str) -> list[int]:
         """Tokenizes a text, and adds what else the model reads."""
         return self._encoded(self._shaped(Span(0, len(text)), text).text)
 
-    def ends(self, text: str) -> list[int]:
+    def _ends(self, text: str) -> list[int]:
         """Returns where each token of a text ends, in code points."""
         # Tokens that are added take their places before the first one.
         read = self._shaped(Span(0, len(text)), text).text
@@ -209,7 +208,7 @@ class SourceReader:
         return len(self._affixes.with_special_tokens([])) + self._tokenizer.num_added
 
     def _check_tokens(self, tokens: list[int]) -> None:
-        if len(tokens) > self.max_tokens:
+        if len(tokens) > self._max_tokens:
             num_affixes = len(self._affixes.with_special_tokens([]))
             end = "the end token" if self._tokenizer.num_added else ""
             of_model = f"{num_affixes} of the model" if num_affixes else ""
@@ -217,7 +216,7 @@ class SourceReader:
             raise InvalidRequest(
                 "source",
                 f"has {len(tokens)} tokens{added and f' with {added}'}; {self._manifest.label}"
-                f" reads at most {self.max_tokens}: {_TOO_LONG}",
+                f" reads at most {self._max_tokens}: {_TOO_LONG}",
             )
         if not tokens:
             raise InvalidRequest("source", "has no character that the model reads")
