@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from seqserve_server.contract.errors import Bound, InvalidRequest, QueueFull
 
@@ -64,6 +65,44 @@ class FairShare:
             del self._held[caller]
 
 
+Item = TypeVar("Item")
+
+
+class RoundRobin(Generic[Item]):
+    """What callers wait with: those of one caller come in their order, and callers take turns."""
+
+    def __init__(self) -> None:
+        # Callers in the order of their turns.
+        self._queues: dict[str, deque[Item]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def __contains__(self, caller: str) -> bool:
+        return caller in self._queues
+
+    def add(self, caller: str, item: Item) -> None:
+        """Adds an item after those of its caller."""
+        self._queues.setdefault(caller, deque()).append(item)
+
+    def remove(self, caller: str, item: Item) -> None:
+        """Removes an item whose caller waits no longer."""
+        self._queues[caller].remove(item)
+        if not self._queues[caller]:
+            del self._queues[caller]
+
+    def next(self, may_go: Callable[[str, Item], bool]) -> tuple[str, Item] | None:
+        """Takes the first item of the next caller for whom it may go; None if there is none."""
+        for caller, items in self._queues.items():
+            if may_go(caller, items[0]):
+                item = items.popleft()
+                del self._queues[caller]
+                if items:
+                    self._queues[caller] = items
+                return caller, item
+        return None
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
     size: int
@@ -88,8 +127,7 @@ class FairMemory:
         """Most bytes that one caller can reserve."""
         self._held = FairShare(max_bytes, caller_share)
         self._requests = FairShare(int(max_bytes * _WAITING_PART), caller_share)
-        # Calls that wait, in their order, by callers, which are in the order of their turns.
-        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._waiting: RoundRobin[_Waiting] = RoundRobin()
 
     @property
     def reserved_bytes(self) -> int:
@@ -99,7 +137,7 @@ class FairMemory:
     @property
     def num_waiting(self) -> int:
         """Calls that wait for memory."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._waiting)
 
     async def reserve(
         self, caller: str, size: int, *, held_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
@@ -132,7 +170,7 @@ class FairMemory:
         if not self._requests.fits(caller, held_bytes):
             raise self._full("calls wait for it already")
         waiting = _Waiting(size)
-        self._waiting.setdefault(caller, deque()).append(waiting)
+        self._waiting.add(caller, waiting)
         self._requests.take(caller, held_bytes)
         try:
             async with asyncio.timeout(None if max_wait_s == math.inf else max_wait_s):
@@ -142,7 +180,9 @@ class FairMemory:
                 # The turn came when it was no longer wanted.
                 self.give(caller, size)
             else:
-                self._leave(caller, waiting)
+                self._waiting.remove(caller, waiting)
+                # It may have been in the way of a smaller one.
+                self._grant()
             if isinstance(error, TimeoutError):
                 raise self._full(f"none was free for {max_wait_s:.3g} s") from None
             raise
@@ -152,13 +192,6 @@ class FairMemory:
     def _full(self, reason: str) -> QueueFull:
         return QueueFull(_IN_USE[self._bound].format(reason), _RETRY_S, self._bound)
 
-    def _leave(self, caller: str, waiting: _Waiting) -> None:
-        self._waiting[caller].remove(waiting)
-        if not self._waiting[caller]:
-            del self._waiting[caller]
-        # It may have been in the way of a smaller one.
-        self._grant()
-
     def give(self, caller: str, size: int) -> None:
         """Takes bytes back, and lets waiting calls have them."""
         self._held.give(caller, size)
@@ -166,20 +199,14 @@ class FairMemory:
 
     def _grant(self) -> None:
         """Serves the callers in turn, as long as the first call of any caller fits."""
-        passed = 0
-        while passed < len(self._waiting):
-            caller = next(iter(self._waiting))
-            calls = self._waiting.pop(caller)
-            # One that is cancelled leaves by itself.
-            if not calls[0].granted.done() and self._held.fits(caller, calls[0].size):
-                waiting = calls.popleft()
-                self._held.take(caller, waiting.size)
-                waiting.granted.set_result(None)
-                passed = 0
-            else:
-                passed += 1
-            if calls:
-                self._waiting[caller] = calls
+        while turn := self._waiting.next(self._may_go):
+            caller, waiting = turn
+            self._held.take(caller, waiting.size)
+            waiting.granted.set_result(None)
+
+    def _may_go(self, caller: str, waiting: _Waiting) -> bool:
+        # One that is cancelled leaves by itself.
+        return not waiting.granted.done() and self._held.fits(caller, waiting.size)
 
 
 class Reservation:
