@@ -8,7 +8,7 @@ from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.pairs import Legs
 from seqserve_server.artifact.template import Template
-from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.errors import Draining, InvalidRequest
 from seqserve_server.contract.limits import DETECTED_CHARACTERS
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
@@ -96,6 +96,38 @@ async def single_model(request: Request, directory: Directory, call: ServerCall)
     return models[0]
 
 
+async def find_model(
+    name: str, version: int, repository: Repository, call: ServerCall
+) -> ServedModel:
+    """Finds the version that a call asks for; the call keeps it loaded until it ends.
+
+    A call that asks again gets the version that it has, even if that is being unloaded. The id of
+    the call is the key for the traffic weights.
+    """
+    wanted = name or repository.default
+    own = (
+        model
+        for model in call.models
+        if model.manifest.name == wanted and version in (0, model.manifest.version)
+    )
+    model = next(own, None) or await _leased(name, version, repository, call)
+    call.model, call.version = model.manifest.name, model.manifest.version
+    return model
+
+
+async def _leased(name: str, version: int, repository: Repository, call: ServerCall) -> ServedModel:
+    while True:
+        entry = repository.choose(name, version, call.request_id)
+        call.model, call.version = entry.name, entry.version
+        if repository.is_closed:
+            raise Draining
+        if (model := entry.serving) is not None:
+            model.calls.enter()
+            call.models.append(model)
+            return model
+        await repository.load_on_call(entry, call.client_id)
+
+
 def priority_of(priority: int) -> Priority:
     """Converts the priority of a request; unspecified is normal."""
     try:
@@ -111,7 +143,7 @@ async def _models(
     repository, detected = directory.repository, None
     named = []
     if request.model:
-        named = [await call.resolve(repository, request.model, request.version)]
+        named = [await find_model(request.model, request.version, repository, call)]
     languages = _languages(request)
     if languages and languages.source == AUTO:
         if named:
@@ -137,7 +169,7 @@ async def _models(
         if coming := [entry for entry in chosen if entry.waits_for_call]:
             loads = (repository.load_on_call(entry, call.client_id) for entry in coming)
             await asyncio.gather(*loads)
-    models = [await call.resolve(repository, name, request.version) for name in names]
+    models = [await find_model(name, request.version, repository, call) for name in names]
     return models, legs, detected
 
 
