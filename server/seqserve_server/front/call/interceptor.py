@@ -142,11 +142,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
         return peer_name(context.peer(), metadata, self._caller_metadata)
 
-    async def _turn(self, call: ServerCall) -> None:
+    async def _turn(self) -> None:
         # Large requests that have come together are read in different turns of the event loop.
-        if sum(each.size for each in call.reservations) > _LARGE_BYTES:
-            async with self._reading:
-                await asyncio.sleep(0)
+        async with self._reading:
+            await asyncio.sleep(0)
 
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
@@ -177,7 +176,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
         async def unary(request: Message | Unreadable, context: wire.Context) -> bytes:
             async with self._call(method, context) as call:
-                await self._turn(call)
+                if any(each.size > _LARGE_BYTES for each in call.reservations):
+                    await self._turn()
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(wire.readable(request), call))
                 if call.held is not None:

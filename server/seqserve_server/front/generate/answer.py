@@ -13,7 +13,7 @@ from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.joined import Joined
 from seqserve_server.front.generate.part_call import engine_call
 from seqserve_server.front.generate.pivot import compose_hops, join_legs
-from seqserve_server.front.generate.records import Feature, Part, Source
+from seqserve_server.front.generate.records import Feature, Hop, Part, Source
 from seqserve_server.front.generate.response import response_of
 from seqserve_server.front.generate.source import read_onward
 from seqserve_server.front.overload.turns import run_now, run_slowly
@@ -122,17 +122,18 @@ def _answer_part(
         return stays
     if job.route.is_pivot:
         return _answer_onward(job, finish, part)
-    if _is_large(job, part) or any(check.repairs for check in part.checks):
+    hop = job.hop
+    if _is_large(hop, part) or any(check.repairs for check in part.checks):
         return _answer_slowly(job, finish, part)
 
     def make(call: EngineCall[Finish]) -> Finish:
-        return finish(run_now(response_of(job.hop, part, call.answer, call.timeline)))
+        return finish(run_now(response_of(hop, part, call.answer, call.timeline)))
 
     return engine_call(job, part, make).begin()
 
 
-def _is_large(job: Job, part: Part) -> bool:
-    return part.decoding.return_attention or bool(job.hop.options.decoding.return_top_tokens)
+def _is_large(hop: Hop, part: Part) -> bool:
+    return part.decoding.return_attention or bool(hop.options.decoding.return_top_tokens)
 
 
 async def _answer_slowly(
@@ -161,7 +162,7 @@ async def _checked(job: Job, part: Part, call: EngineCall[Any], check: Feature) 
 async def _written(job: Job, part: Part, call: EngineCall[Any]) -> Response:
     """Writes an answer; if it is large, other calls get their turn while it is written."""
     steps = response_of(job.hop, part, call.answer, call.timeline)
-    if not _is_large(job, part):
+    if not _is_large(job.hop, part):
         return run_now(steps)
     async with job.call.resources.writing:
         return await run_slowly(steps)

@@ -110,7 +110,7 @@ def engine_call(
     streamed: bool = False,
 ) -> EngineCall[Result]:
     """Prepares the request of a part."""
-    model, call, options = job.hop.model, job.call, job.hop.options
+    (model, options, _), call = job.hop, job.call
     fields = call.spec_fields()
     if job.route.is_bulk:
         # A call of many requests is a separate flow, which the client's other calls pass.

@@ -72,7 +72,8 @@ class MessageMemory(FairMemory):
         super().__init__(max(_MESSAGE_BYTES, 4 * max_message_bytes))
         self._most = max_message_bytes
         self.on_free: Callable[[], None] = lambda: None
-        """Called when there is more."""
+        """Called when there is more, after a call did not get any."""
+        self._is_missed = False
         self.unread: dict[Reservation, object] = {}
         """Calls of one message that has not come yet, in their order."""
 
@@ -82,6 +83,7 @@ class MessageMemory(FairMemory):
         size = self._most if is_one else self._most // _MANY
         caller = _caller(method, peer)
         if not self._held.fits(caller, size):
+            self._is_missed = True
             return None
         self._held.take(caller, size)
         message = _Message(self, caller, size)
@@ -92,7 +94,9 @@ class MessageMemory(FairMemory):
     def give(self, caller: str, size: int) -> None:
         """Takes bytes back."""
         super().give(caller, size)
-        self.on_free()
+        if self._is_missed:
+            self._is_missed = False
+            self.on_free()
 
 
 class _Message(Reservation):

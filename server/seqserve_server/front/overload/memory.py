@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from seqserve_server.contract.errors import Bound, InvalidRequest, QueueFull
 
@@ -68,37 +68,27 @@ class FairShare:
 Item = TypeVar("Item")
 
 
-class RoundRobin(Generic[Item]):
+class RoundRobin(dict[str, "deque[Item]"]):
     """What callers wait with: those of one caller come in their order, and callers take turns."""
-
-    def __init__(self) -> None:
-        # Callers in the order of their turns.
-        self._queues: dict[str, deque[Item]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
-
-    def __contains__(self, caller: str) -> bool:
-        return caller in self._queues
 
     def add(self, caller: str, item: Item) -> None:
         """Adds an item after those of its caller."""
-        self._queues.setdefault(caller, deque()).append(item)
+        self.setdefault(caller, deque()).append(item)
 
     def remove(self, caller: str, item: Item) -> None:
         """Removes an item whose caller waits no longer."""
-        self._queues[caller].remove(item)
-        if not self._queues[caller]:
-            del self._queues[caller]
+        self[caller].remove(item)
+        if not self[caller]:
+            del self[caller]
 
     def next(self, may_go: Callable[[str, Item], bool]) -> tuple[str, Item] | None:
         """Takes the first item of the next caller for whom it may go; None if there is none."""
-        for caller, items in self._queues.items():
+        for caller, items in self.items():
             if may_go(caller, items[0]):
                 item = items.popleft()
-                del self._queues[caller]
+                del self[caller]
                 if items:
-                    self._queues[caller] = items
+                    self[caller] = items
                 return caller, item
         return None
 
@@ -137,7 +127,7 @@ class FairMemory:
     @property
     def num_waiting(self) -> int:
         """Calls that wait for memory."""
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     async def reserve(
         self, caller: str, size: int, *, held_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
@@ -195,7 +185,8 @@ class FairMemory:
     def give(self, caller: str, size: int) -> None:
         """Takes bytes back, and lets waiting calls have them."""
         self._held.give(caller, size)
-        self._grant()
+        if self._waiting:
+            self._grant()
 
     def _grant(self) -> None:
         """Serves the callers in turn, as long as the first call of any caller fits."""
