@@ -113,13 +113,13 @@ def _no_logits(like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def block_size(vocabulary_size: int) -> int:
-    """Chooses the entries of a block: the divisor of the vocabulary's size nearest to 128.
+    """Chooses the entries of a block: the divisor of the vocabulary's size nearest to 64.
 
     At most so many that there are as many blocks as tokens may be listed.
     """
     largest = min(vocabulary_size // MAX_TOP_K, 512)
     divisors = [size for size in range(1, largest + 1) if vocabulary_size % size == 0]
-    return min(divisors, key=lambda size: abs(size - 128), default=1)
+    return min(divisors, key=lambda size: abs(size - 64), default=1)
 
 
 def block_maxima(logits: Tensor) -> Tensor:

@@ -112,8 +112,17 @@ class SlotCache:
         parts = (self._target.arrays, self._cross.arrays, self._cross.last)
         return sum(array.nbytes for part in parts for array in part.values())
 
-    def join(self, row: int, cross_kv: CrossKV, index: int, start_token: int | None = None) -> None:
-        """Copies a newly encoded source into a free row, which starts as the model does or so."""
+    def join(
+        self,
+        row: int | list[int],
+        cross_kv: CrossKV,
+        index: int,
+        start_token: int | None = None,
+    ) -> None:
+        """Copies a newly encoded source into a free row, or into several.
+
+        They start with ``start_token``, or as the model does.
+        """
         length = cross_kv.length(index)
         self._cross.join(row, cross_kv, index)
         self._target.start(row)
@@ -190,7 +199,7 @@ class SlotCache:
     def top_tokens(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
         """Returns the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
         tokens, log_probabilities = self._all_top_tokens()
-        return tokens[rows], log_probabilities[rows]
+        return tokens.take(rows, axis=0), log_probabilities.take(rows, axis=0)
 
     def logits(self, rows: int | Array) -> Array:
         """Returns the logits of all tokens for rows ``[..]`` in the last step, ``[.., V]``."""

@@ -39,7 +39,7 @@ class SelfAttentionCache:
         self.layers, self.arrays = _by_layer(shape, "self", slots, length, dtype, allocate)
         """Of all layers, ``[2L, B, H, T, D]``."""
 
-    def start(self, row: int) -> None:
+    def start(self, row: int | list[int]) -> None:
         """Does nothing: a row reads no further than its length."""
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
@@ -69,8 +69,8 @@ class CellState:
             f"cell_{layer}": states for layer, states in enumerate(self.layers)
         }
 
-    def start(self, row: int) -> None:
-        """Makes a row one that has read nothing."""
+    def start(self, row: int | list[int]) -> None:
+        """Makes a row, or several, one that has read nothing."""
         self.layers[:, row] = 0.0
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
@@ -113,8 +113,8 @@ class CrossAttentionCache:
         self.last = dict(zip(_names(shape, "last"), self.last_layers, strict=True))
         """Read by each step: ``[B, 1, A]``."""
 
-    def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
-        """Copies a newly encoded source into a row."""
+    def join(self, row: int | list[int], cross_kv: CrossKV, index: int) -> None:
+        """Copies a newly encoded source into a row, or into several."""
         length = cross_kv.length(index)
         for cache, packed in zip(self.layers, cross_kv.packed, strict=True):
             entries = cross_kv.of_source(packed, index).reshape(length, self._heads, -1)

@@ -183,8 +183,8 @@ class Worker:
         """Copies an encoded source into free rows, or rows after the last one."""
         spec = request.generate
         rows = self._rows.take(request)
-        for row in rows:
-            self._cache.join(row, source.cross_kv, source.index, spec.start_token)
+        joining = rows if len(rows) > 1 else rows[0]
+        self._cache.join(joining, source.cross_kv, source.index, spec.start_token)
         request.encoded = None
         self._search.join(rows, request)
         self._joining.remove(request)

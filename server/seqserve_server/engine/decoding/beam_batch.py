@@ -51,16 +51,22 @@ class BeamBatch:
         is_longest = lengths >= self._rows.max_lengths[beams[:, 0]]
         continuations = self._continuations(beams, is_longest)
         is_end = self._ends(continuations, lengths, is_longest)
-        columns = select_next(is_end, self._size)
-        chosen = continuations.at(columns)
+        # Few searches have a hypothesis that ends, as a rule, and most steps have none.
+        ending: list[int] = is_end[:, : self._size].any(axis=1).nonzero()[0].tolist()
+        if ending:
+            columns = select_next(is_end, ending, self._size)
+            chosen = continuations.at(columns)
+        else:
+            chosen = continuations.first(self._size)
         is_over = np.zeros(len(searches), np.bool_)
-        with_ends = set(np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist())
         for index, search in enumerate(searches):
-            if not (index in with_ends or search.may_be_over):
+            has_end = index in ending
+            if not (has_end or search.may_be_over):
                 continue
-            self._add_finished(index, continuations, is_end[index])
+            if has_end:
+                self._add_finished(index, continuations, is_end[index])
             totals = chosen.totals[index]
-            if search.options.early_stopping:
+            if has_end and search.options.early_stopping:
                 # In CTranslate2 ended ones stay where too few others are left.
                 totals[is_end[index, columns[index]]] = -np.inf
             is_over[index] = search.is_over(int(lengths[index]), totals.max())
@@ -112,9 +118,8 @@ class BeamBatch:
         return ends | is_longest[:, None]
 
     def _add_finished(self, index: int, continuations: Continuations, is_end: Array) -> None:
-        listed = continuations.listed(index)
         for column in is_end[: self._size].nonzero()[0].tolist():
-            self._searches[index].add(listed[column], is_top=column == 0)
+            self._searches[index].add(continuations.one(index, column), is_top=column == 0)
 
     def _continue(self, chosen: Continuations, beams: Array, lengths: Array) -> None:
         """Assigns each next beam, ``[G, B]``, its row and its token."""

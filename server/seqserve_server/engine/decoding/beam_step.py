@@ -41,9 +41,14 @@ class Continuations(NamedTuple):
         """Returns all of some searches, or of one, without the first axis."""
         return Continuations(*(array[searches] for array in self))
 
-    def listed(self, search: int) -> list[Continuation]:
-        """Lists the continuations of a search."""
-        return list(zip(*(array[search].tolist() for array in self), strict=True))
+    def first(self, count: int) -> Continuations:
+        """Returns the first of each search, ``[G, count]``."""
+        return Continuations(*(array[:, :count] for array in self))
+
+    def one(self, search: int, column: int) -> Continuation:
+        """Returns one continuation of a search."""
+        beam, token, log_probability, total = (array.item(search, column) for array in self)
+        return beam, token, log_probability, total
 
     def put(self, search: int, others: Continuations) -> None:
         """Replaces the continuations of a search by as many, ``[1, M]``, or fewer."""
@@ -96,15 +101,15 @@ def continue_with(scores: Array, token: int, log_probability: float) -> Continua
     return Continuations(beams[None], tokens[None], log_probabilities[None], totals[None])
 
 
-def select_next(is_end: Array, beams: int) -> Array:
+def select_next(is_end: Array, ending: list[int], beams: int) -> Array:
     """Selects the continuations that go on: the first ``beams``, ended ones replaced by later ones.
 
-    ``is_end`` is ``[G, N]``, N at least ``beams``. Returns the columns ``[G, B]`` of the next
-    beams. Where too few are left that do not end, some that do stay.
+    ``is_end`` is ``[G, N]``, N at least ``beams``; ``ending`` are the searches with an end among
+    their first ``beams``. Returns the columns ``[G, B]`` of the next beams. Where too few are left
+    that do not end, some that do stay.
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
-    # Few searches have one that ends, as a rule.
-    for search in np.flatnonzero(is_end[:, :beams].any(axis=1)).tolist():
+    for search in ending:
         ends = is_end[search].tolist()
         spares = (column for column in range(beams, len(ends)) if not ends[column])
         columns[search] = [next(spares, at) if ends[at] else at for at in range(beams)]

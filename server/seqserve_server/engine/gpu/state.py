@@ -26,8 +26,8 @@ class DeviceCellState(CellState):
         super().__init__(*size)
         self._device = device
 
-    def start(self, row: int) -> None:
-        """Makes a row one that has read nothing."""
+    def start(self, row: int | list[int]) -> None:
+        """Makes a row, or several, one that has read nothing."""
         with self._device:
             super().start(row)
 
@@ -86,9 +86,9 @@ class DeviceCrossAttentionCache(CrossAttentionCache):
         self._device = device
         self._joining: dict[int, tuple[CrossKV, int]] = {}
 
-    def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
-        """Notes that a row gets a newly encoded source."""
-        self._joining[row] = cross_kv, index
+    def join(self, row: int | list[int], cross_kv: CrossKV, index: int) -> None:
+        """Notes that a row, or several, get a newly encoded source."""
+        self._joining |= dict.fromkeys([row] if isinstance(row, int) else row, (cross_kv, index))
 
     def flush(self) -> None:
         """Copies the sources of rows that have joined, all that were encoded together at once."""
