@@ -21,9 +21,6 @@ from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMe
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.telemetry.call_record import CallRecord, failure_within
 
-# Two callers may have a text of a megabyte read at the same time.
-_TEXT_BYTES = 128_000_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerResources:
@@ -39,10 +36,9 @@ class ServerResources:
     @classmethod
     def of(cls, max_answer_bytes: int, caller_share: float) -> ServerResources:
         """Makes those of a server, with the share of the memory that one client may have."""
-        return cls(
-            answers=FairMemory(max_answer_bytes, caller_share),
-            texts=TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)),
-        )
+        # Two callers may have a text of a megabyte read at the same time.
+        texts = TextScheduler(FairMemory(128_000_000, bound=Bound.TEXTS))
+        return cls(answers=FairMemory(max_answer_bytes, caller_share), texts=texts)
 
 
 @dataclass(slots=True, kw_only=True)
