@@ -146,6 +146,7 @@ class Rig:
             client_id=question.client,
             flow_id=question.flow,
             streamed=question.streamed,
+            is_bulk=question.in_time and not question.streamed,
         )
         record = CallRecord(path="/s/m", request_id="1")
         assert self.model.answers is not None
@@ -159,7 +160,7 @@ class Rig:
                 async for tokens in call.progress():
                     caller.streamed += tokens
                 return call.result()
-            return await call.begin(retries=question.in_time)
+            return await call.begin()
 
         caller = Caller(spec, asyncio.get_running_loop().create_task(answer()))
         self.callers.append(caller)

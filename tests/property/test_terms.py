@@ -9,7 +9,7 @@ from tests.unit.server.front.generate.features.asking import asked, part
 
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.features.terms import terms, tokenized_terms
-from seqserve_server.front.glossaries.glossary import Glossary, Label, Term
+from seqserve_server.text.glossary import Glossary, Label, Term
 
 MODEL = echo_model(max_rows=32)
 WORDS = ["tea", "Tea", "cup", "cups", "차", "茶", "cake", "x"]

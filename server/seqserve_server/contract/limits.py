@@ -12,6 +12,8 @@ MAX_SUPPRESSED = 256
 """Suppressed tokens and sequences of one request, besides the unknown token."""
 MAX_END_TOKENS = 64
 """Token ids of one request that end a hypothesis."""
+DETECTED_CHARACTERS = 1000
+"""Characters of a text that tell its language."""
 
 
 class Provider(Enum):

@@ -10,8 +10,6 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, get_args
 
@@ -19,7 +17,7 @@ from seqserve.errors import SeqserveError
 from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.request import Spec
-from seqserve_server.contract.stats import EngineStats
+from seqserve_server.contract.stats import Ready, StatsReply
 
 _LENGTH = struct.Struct("!I")
 
@@ -35,26 +33,6 @@ class Setup(NamedTuple):
     """Index of its GPU among those that the server can see, if its provider needs one."""
     packs: bool = True
     """Whether to run on packed copies of the weights: faster, and twice the memory."""
-
-
-class Ready(NamedTuple):
-    """The engine accepts requests; what it, or several of them together, can hold."""
-
-    slots: int
-    """Rows that may run at once."""
-    max_rows: int
-    """Maximum number of slots of one request."""
-    cache_bytes: int
-    """Bytes of all keys and values."""
-
-    @classmethod
-    def total(cls, engines: Sequence[Ready]) -> Ready:
-        """Adds up the engines of one version."""
-        return cls(
-            slots=sum(engine.slots for engine in engines),
-            max_rows=min(engine.max_rows for engine in engines),
-            cache_bytes=sum(engine.cache_bytes for engine in engines),
-        )
 
 
 class LoadFailed(NamedTuple):
@@ -95,31 +73,6 @@ class StepEvents(NamedTuple):
 
 class GetStats(NamedTuple):
     """Asks for a :class:`StatsReply`."""
-
-
-class StatsReply(NamedTuple):
-    """The state of an engine and its statistics since it started."""
-
-    queue_depth: int
-    """Requests that wait for a slot or for the scorer."""
-    slots_in_use: int
-    """Rows that run."""
-    stats: EngineStats
-    low_queue_depth: int = 0
-    """Waiting requests of low priority."""
-    heartbeats: tuple[int, ...] = ()
-    """Iterations of each of its threads."""
-    gpu_used_bytes: int = 0
-    """Memory of its GPU in use by any process."""
-    gpu_total_bytes: int = 0
-    """Memory of its GPU; 0 where it has none."""
-    gpu_unrecorded_steps: int = 0
-    """Sizes of steps that its GPU could not record; they take longer."""
-
-    @classmethod
-    def total(cls, replies: Sequence[StatsReply]) -> StatsReply:
-        """Adds up the replies of several engines."""
-        return cls(*(reduce(add, values) for values in zip(*replies, strict=True)))
 
 
 Message: TypeAlias = (

@@ -1,5 +1,5 @@
-"""Statistics of an engine since it started, counters and histograms that can be added and sent; and
-of the cache of its answers."""
+"""What an engine can hold, its state, and its statistics since it started: counters and histograms
+that can be added and sent; and those of the cache of its answers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import reduce
+from operator import add
+from typing import NamedTuple
 
 from seqserve_server.contract.errors import Stage
 from seqserve_server.contract.events import StopReason
@@ -108,6 +111,51 @@ class EngineStats:
         """Adds the statistics of another engine."""
         pairs = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
         return EngineStats(*({name: a[name] + b[name] for name in a} for a, b in pairs))
+
+
+class Ready(NamedTuple):
+    """The engine accepts requests; what it, or several of them together, can hold."""
+
+    slots: int
+    """Rows that may run at once."""
+    max_rows: int
+    """Maximum number of slots of one request."""
+    cache_bytes: int
+    """Bytes of all keys and values."""
+
+    @classmethod
+    def total(cls, engines: Sequence[Ready]) -> Ready:
+        """Adds up the engines of one version."""
+        return cls(
+            slots=sum(engine.slots for engine in engines),
+            max_rows=min(engine.max_rows for engine in engines),
+            cache_bytes=sum(engine.cache_bytes for engine in engines),
+        )
+
+
+class StatsReply(NamedTuple):
+    """The state of an engine and its statistics since it started."""
+
+    queue_depth: int
+    """Requests that wait for a slot or for the scorer."""
+    slots_in_use: int
+    """Rows that run."""
+    stats: EngineStats
+    low_queue_depth: int = 0
+    """Waiting requests of low priority."""
+    heartbeats: tuple[int, ...] = ()
+    """Iterations of each of its threads."""
+    gpu_used_bytes: int = 0
+    """Memory of its GPU in use by any process."""
+    gpu_total_bytes: int = 0
+    """Memory of its GPU; 0 where it has none."""
+    gpu_unrecorded_steps: int = 0
+    """Sizes of steps that its GPU could not record; they take longer."""
+
+    @classmethod
+    def total(cls, replies: Sequence[StatsReply]) -> StatsReply:
+        """Adds up the replies of several engines."""
+        return cls(*(reduce(add, values) for values in zip(*replies, strict=True)))
 
 
 LOOKUPS = ("hit", "joined", "miss")

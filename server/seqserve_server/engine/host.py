@@ -24,15 +24,14 @@ from seqserve_server.contract.messages import (
     GetStats,
     LoadFailed,
     Message,
-    Ready,
     Setup,
-    StatsReply,
     StepEvents,
     Submit,
     Together,
     encode_message,
     read_message,
 )
+from seqserve_server.contract.stats import Ready, StatsReply
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.observer import Observer, StatsRecorder
 from seqserve_server.engine.request import Events, Request

@@ -22,10 +22,8 @@ from seqserve_server.contract.limits import RAISE_THREADS
 from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.fronts import Fronts
-from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.rollout import Rollout, parse_traffic, rollout_of
-from seqserve_server.front.security.protection import security_of
-from seqserve_server.front.services.server import Server
+from seqserve_server.front.services.server import Server, read_files
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
 from seqserve_server.process import logs
@@ -60,11 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, meant in misspelt_variables(ServeOptions).items():
         facts = {"name": name, "did_you_mean": meant}
         logs.event("unknown variable", facts, logging.WARNING)
-    security = security_of(options)
+    security, glossaries = read_files(options)
     refuse_few_files(options)
     _refuse_taken_ports(options)
-    glossaries = Glossaries(options.glossaries)
-    glossaries.open()
     metrics = Metrics()
     layout = {
         "cores": available_cores(),
@@ -80,7 +76,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if fronts is not None:
             fronts.control(rollout, metrics)
             return fronts
-        metrics.show_files(lambda: security.reloads() | glossaries.reloads(), security.expiry_s)
         return Server(options, rollout, metrics, security, tracing_of(options), glossaries)
 
     try:

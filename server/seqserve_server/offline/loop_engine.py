@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from seqserve_server.contract.events import Event, Progress, Timeline
-from seqserve_server.contract.messages import Ready, Setup
+from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.request import Spec
+from seqserve_server.contract.stats import Ready
 from seqserve_server.engine.loading import load
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request

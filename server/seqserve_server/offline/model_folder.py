@@ -4,7 +4,7 @@ from pathlib import Path
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact.manifest import FILE
-from seqserve_server.front.models.folders import (
+from seqserve_server.artifact.repository import (
     DEFAULT_FILE,
     default_of,
     list_folders,

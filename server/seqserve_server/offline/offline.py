@@ -29,7 +29,7 @@ from seqserve_server.front.generate.answer import answer
 from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.loaded_model import LoadedModel, read_tokenizer
 from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine
@@ -97,7 +97,7 @@ class Offline:
         folder = model_folder(
             None if model is None else Path(model), None if repository is None else Path(repository)
         )
-        self._glossaries = Glossaries(None if glossaries is None else Path(glossaries))
+        self._glossaries = GlossaryFolder(None if glossaries is None else Path(glossaries))
         self._glossaries.open()
         options = ServeOptions(provider=provider, workers=workers, threads=threads, slots=slots)
         limits = replace(

@@ -8,7 +8,7 @@ Sources: gRPC core, include/grpc/impl/channel_arg_names.h; gRPC proposals A8 (ke
 """
 
 import hashlib
-import sys
+import resource
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_network
@@ -85,10 +85,6 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
 
 
 def _open_files() -> int:
-    if sys.platform == "win32":
-        return _UNLIMITED
-    import resource
-
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _UNLIMITED if files == resource.RLIM_INFINITY else min(files, _UNLIMITED)
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.message import Message
 
 from seqserve.metadata import REQUEST_ID, request_id
-from seqserve_server.contract.errors import Bound, DeadlinePassed, ServiceError
+from seqserve_server.contract.errors import DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import (
@@ -29,11 +29,8 @@ from seqserve_server.front.call.server_call import (
 )
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.admission import PEER
-from seqserve_server.front.overload.memory import FairMemory, held_bytes, release_all
-from seqserve_server.front.overload.turns import TextScheduler
-from seqserve_server.front.security.tokens import CALLER
-from seqserve_server.front.security.usage import Usage
-from seqserve_server.front.telemetry.call_metrics import Kind
+from seqserve_server.front.overload.memory import held_bytes, release_all
+from seqserve_server.front.security.tokens import CALLER, Authorization
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
     NUMBERS_DIFFER,
@@ -52,15 +49,10 @@ if TYPE_CHECKING:
     # OpenTelemetry is there only with an extra.
     from seqserve_server.front.telemetry.tracing import Tracing
 
-Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
-"""The input of a handler: one request, or a stream of requests."""
-
 _OWN_SERVICES = ("/seqserve.v1.", "/inference.")
 _BUILTIN_SERVICES = "/grpc."
 _log = logging.getLogger(__name__)
 
-# Two callers may have a text of a megabyte read at the same time.
-_TEXT_BYTES = 128_000_000
 # A request from which on reading takes more than some tenths of a millisecond.
 _LARGE_BYTES = 64 << 10
 
@@ -76,19 +68,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         caller_metadata: str = "",
         caller_share: float = 0.5,
         max_answer_bytes: int = 256_000_000,
-        usage: Usage | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         """Starts without calls.
 
         ``caller_metadata`` is the metadata key that names the client, and ``caller_share`` the
-        share of the memory for answers that one client may have.
+        share of the memory for answers that one client may have. Without ``authorization`` calls
+        need no token.
         """
-        self._metrics, self._tracing, self._usage = metrics, tracing, usage
+        self._metrics, self._tracing, self._authorization = metrics, tracing, authorization
         self._caller_metadata = caller_metadata
-        texts = TextScheduler(FairMemory(_TEXT_BYTES, bound=Bound.TEXTS))
-        answers = FairMemory(max_answer_bytes, caller_share)
+        self._resources = ServerResources.of(max_answer_bytes, caller_share)
+        answers = self._resources.answers
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
-        self._resources = ServerResources(answers=answers, texts=texts)
         self._reading = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
@@ -99,28 +91,30 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[wire.Handler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> wire.Handler:
-        """Finds the handler of a call and wraps it."""
+        """Finds the handler of a call and wraps it, or one that refuses the call."""
         method = handler_call_details.method
-        wrapped = self._wrapped.get(method)
-        if wrapped is None:
+        handler = self._wrapped.get(method)
+        if handler is None:
             handler = await continuation(handler_call_details)
-            # Names of methods that do not exist must not pile up here.
-            if handler is None or not method.startswith((*_OWN_SERVICES, _BUILTIN_SERVICES)):
+            # A method that does not exist needs no protection, and its name must not pile up here.
+            if handler is None:
                 return handler
-            is_builtin = method.startswith(_BUILTIN_SERVICES)
-            wrapped = self._wrapped[method] = (
-                wire.refusing_malformed(handler) if is_builtin else self._wrap(method, handler)
-            )
+            if method.startswith(_BUILTIN_SERVICES):
+                handler = self._wrapped[method] = wire.refusing_malformed(handler)
+            elif method.startswith(_OWN_SERVICES):
+                handler = self._wrapped[method] = self._wrap(method, handler)
         # Not when the handler returns: gRPC then holds the answer until the client has taken it.
         wire.at_end(partial(release_all, wire.held()))
-        return wrapped
+        # Before the request is read.
+        refusal = self._authorization and self._authorization.refusal(handler_call_details)
+        return self._refusing(method, refusal) if refusal else handler
 
     def end_all(self, error: ServiceError) -> None:
         """Ends every running call with this error."""
         for call in list(self._running):
             call.end(error)
 
-    def refusing(self, method: str, error: ServiceError) -> wire.Handler:
+    def _refusing(self, method: str, error: ServiceError) -> wire.Handler:
         """Makes a handler of any shape that ends a call with an error and reads no request."""
 
         async def handle(requests: Any, context: wire.Context) -> None:
@@ -134,8 +128,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metadata: Any = context.invocation_metadata()
         id_ = request_id(metadata)
         failure = failure_of(error, id_)
-        kind = Kind(method_name(method), failure.outcome.code.name)
-        self._metrics.called("", 0, kind, 0.0, {"request_id": id_})
+        name, code = method_name(method), failure.outcome.code.name
+        self._metrics.called("", 0, name, code, 0.0, {"request_id": id_})
         self._metrics.refused("", error)
         trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
         try:
@@ -148,19 +142,21 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
         return peer_name(context.peer(), metadata, self._caller_metadata)
 
-    async def _turn(self, call: ServerCall) -> None:
+    async def _turn(self) -> None:
         # Large requests that have come together are read in different turns of the event loop.
-        if sum(each.size for each in call.reservations) > _LARGE_BYTES:
-            async with self._reading:
-                await asyncio.sleep(0)
+        async with self._reading:
+            await asyncio.sleep(0)
 
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
-        token = CALLER.get()
-        named: dict[str, Any] = {"auth_name": token.name} if token else {}
-        if token is not None and self._usage is not None:
-            named["count_use"] = partial(self._usage.add, token.name)
-            named["quota_error"] = partial(self._usage.refusal, token)
+        named: dict[str, Any] = {}
+        if self._authorization and (token := CALLER.get()):
+            usage = self._authorization.usage
+            named = {
+                "auth_name": token.name,
+                "count_use": partial(usage.add, token.name),
+                "quota_error": partial(usage.refusal, token),
+            }
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
@@ -180,39 +176,25 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
         async def unary(request: Message | Unreadable, context: wire.Context) -> bytes:
             async with self._call(method, context) as call:
-                await self._turn(call)
+                if any(each.size > _LARGE_BYTES for each in call.reservations):
+                    await self._turn()
                 # gRPC would keep the message too until the client has taken the bytes.
-                data = wire.encoded(await behaviour(_readable(request), call))
+                data = wire.encoded(await behaviour(wire.readable(request), call))
                 if call.held is not None:
                     call.held.shrink(held_bytes(len(data)))
                 return data
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would
         # close the generator, and the engine's request would run until then.
-        async def stream(request: Requests, context: wire.Context) -> None:
+        async def stream(request: wire.Requests, context: wire.Context) -> None:
             async with (
                 self._call(method, context) as call,
-                aclosing(behaviour(_readable(request), call)) as responses,
+                aclosing(behaviour(wire.readable(request), call)) as responses,
             ):
                 async for response in responses:
-                    await _write(context, response)
+                    await wire.write(context, response)
 
         return wire.rewrapped(handler, stream if handler.response_streaming else unary)
-
-
-async def _write(context: wire.Context, response: Message) -> None:
-    try:
-        await context.write(response)
-    except grpc.aio.InternalError as error:
-        # The client went away, or the deadline passed.
-        raise asyncio.CancelledError from error
-
-
-def _readable(request: Requests) -> Message | AsyncIterator[Message | Unreadable]:
-    # The handler itself checks each request of a stream.
-    if isinstance(request, Unreadable):
-        raise request
-    return request
 
 
 @dataclass(slots=True, eq=False)
@@ -276,8 +258,7 @@ class _RunningCall:
         trace_id = self._tracing.ended(call, outcome, ended_s) if self._tracing else ""
         exemplar = {"trace_id": trace_id} if trace_id else {"request_id": call.request_id}
         code, method = outcome.code, call.method
-        kind = Kind(method, code.name)
-        self._metrics.called(call.model, call.version, kind, duration_s, exemplar)
+        self._metrics.called(call.model, call.version, method, code.name, duration_s, exemplar)
         if count := call.facts.get(NUMBERS_DIFFER):
             self._metrics.numbers_differ(call.model, count)
         fields: dict[str, object] = {

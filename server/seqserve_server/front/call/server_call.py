@@ -15,9 +15,8 @@ from typing import Any
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
+from seqserve_server.contract.errors import Bound, InvalidRequest, ServiceError
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
 from seqserve_server.front.overload.turns import TextScheduler
 from seqserve_server.front.telemetry.call_record import CallRecord, failure_within
@@ -36,6 +35,13 @@ class ServerResources:
     """The turns of callers whose texts are to be read."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a large answer is written, so that many that end together delay no other call."""
+
+    @classmethod
+    def of(cls, max_answer_bytes: int, caller_share: float) -> ServerResources:
+        """Makes those of a server, with the share of the memory that one client may have."""
+        # Two callers may have a text of a megabyte read at the same time.
+        texts = TextScheduler(FairMemory(128_000_000, bound=Bound.TEXTS))
+        return cls(answers=FairMemory(max_answer_bytes, caller_share), texts=texts)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,27 +67,6 @@ class ServerCall(CallRecord):
     reservations: set[Reservation] = field(default_factory=set)
     """Memory of the call and of all its requests, until gRPC no longer holds an answer."""
 
-    async def resolve(self, repository: Repository, name: str, version: int) -> ServedModel:
-        """Finds the version that the call asks for and keeps it loaded until the call ends.
-
-        A call that asks again gets the version that it has, even if that is being unloaded. The id
-        of the call is the key for the traffic weights.
-        """
-        model = self._resolved(name or repository.default, version)
-        while model is None:
-            entry = repository.choose(name, version, self.request_id)
-            self.model, self.version = entry.name, entry.version
-            if repository.is_closed:
-                raise Draining
-            model = entry.serving
-            if model is None:
-                await repository.load_on_call(entry, self.client_id)
-                continue
-            model.calls.enter()
-            self.models.append(model)
-        self.model, self.version = model.manifest.name, model.manifest.version
-        return model
-
     def spec_fields(self) -> dict[str, Any]:
         """Collects the fields of an engine's request that come from the gRPC call."""
         remaining_s = self.remaining_s()
@@ -92,12 +77,6 @@ class ServerCall(CallRecord):
             "call_id": self.request_id,
             "flow_id": self.connection,
         }
-
-    def _resolved(self, name: str, version: int) -> ServedModel | None:
-        for model in self.models:
-            if model.manifest.name == name and version in (0, model.manifest.version):
-                return model
-        return None
 
     def release_models(self) -> None:
         """Lets the versions go: the call, or the request, is over."""

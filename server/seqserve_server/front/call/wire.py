@@ -99,6 +99,27 @@ def forget_origin(error: BaseException) -> None:
     error.__traceback__ = error.__context__ = None
 
 
+Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
+"""The input of a handler: one request, or a stream of requests."""
+
+
+async def write(context: Context, response: Message) -> None:
+    """Sends a response of a stream; ends as a cancelled call does if the client is gone."""
+    try:
+        await context.write(response)
+    except grpc.aio.InternalError as error:
+        # The client went away, or the deadline passed.
+        raise asyncio.CancelledError from error
+
+
+def readable(request: Requests) -> Message | AsyncIterator[Message | Unreadable]:
+    """Returns the input of a handler; raises an only request that cannot be parsed."""
+    # The handler itself checks each request of a stream.
+    if isinstance(request, Unreadable):
+        raise request
+    return request
+
+
 def behaviour_of(handler: Handler) -> Any:
     """Returns the function that a handler runs."""
     return handler.unary_unary or handler.unary_stream or handler.stream_stream

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from seqserve_server.contract import messages
 from seqserve_server.contract.errors import EngineFault
-from seqserve_server.contract.messages import Ready
+from seqserve_server.contract.stats import Ready
 from seqserve_server.front.engine_client.engine import EngineStatus, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.engine_client.process import EngineProcess

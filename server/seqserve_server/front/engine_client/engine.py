@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.events import Event, Timeline
-from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.request import Priority, ScoreSpec, Spec
+from seqserve_server.contract.stats import Ready, StatsReply
 
 Receive: TypeAlias = Callable[[Event, Timeline | None], None]
 """Receives the events of a request; the last has its timeline, unless the engine died."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 
-from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.request import Spec
+from seqserve_server.contract.stats import Ready, StatsReply
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink

@@ -14,14 +14,10 @@ from typing import NamedTuple, cast
 from seqserve_server.contract import messages
 from seqserve_server.contract.errors import Draining, ModelUnavailable, QueueFull, ServiceError
 from seqserve_server.contract.events import Failed
-from seqserve_server.contract.messages import Message, Ready, StatsReply, Together
+from seqserve_server.contract.messages import Message, Together
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.engine_client.engine import (
-    EngineStatus,
-    QueueKey,
-    Receive,
-    RefusalCache,
-)
+from seqserve_server.contract.stats import Ready, StatsReply
+from seqserve_server.front.engine_client.engine import EngineStatus, QueueKey, Receive, RefusalCache
 from seqserve_server.front.engine_client.process import StatsClient
 
 _RESTARTING = "the engine of {} has failed and is being started again"

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 
-from seqserve_server.contract.messages import GetStats, Message, Setup, StatsReply, encode_message
-from seqserve_server.contract.stats import EngineStats
+from seqserve_server.contract.messages import GetStats, Message, Setup, encode_message
+from seqserve_server.contract.stats import EngineStats, StatsReply
 from seqserve_server.process import child_process, logs
 from seqserve_server.process.logs import LogFormat, LogLevel
 

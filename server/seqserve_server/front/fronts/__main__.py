@@ -12,10 +12,8 @@ from seqserve_server.front.app import run_loop, tracing_of, trim_memory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.peer import Peer, handlers_of
 from seqserve_server.front.fronts.shared_versions import SharedVersions
-from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.loader import loader_of
-from seqserve_server.front.security.protection import security_of
-from seqserve_server.front.services.server import Server
+from seqserve_server.front.services.server import Server, read_files
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process.child_process import ignore_signals
 from seqserve_server.process.logs import LogFormat, LogLevel, configure
@@ -41,12 +39,7 @@ class FrontProcess:
 
     async def open(self, number: int, options: ServeOptions) -> int:
         """Reads what the options name and binds the port, which it returns."""
-        security = security_of(options)
-        glossaries = Glossaries(options.glossaries)
-        await asyncio.to_thread(glossaries.open)
-        self._metrics.show_files(
-            lambda: security.reloads() | glossaries.reloads(), security.expiry_s
-        )
+        security, glossaries = await asyncio.to_thread(read_files, options)
         loader = loader_of(options, self._metrics)
         versions = SharedVersions(loader, self._metrics, number, lambda: self._peer)
         self._handlers.update(versions.handlers())

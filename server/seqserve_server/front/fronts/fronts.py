@@ -23,7 +23,6 @@ from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.fronts.front import Front, FrontState
 from seqserve_server.front.fronts.peer import PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
-from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry, Weights
 from seqserve_server.front.models.rollout import Rollout
@@ -103,14 +102,11 @@ class Fronts:
 
     def _state(self) -> FrontState:
         repository = self._rollout.repository
-        models = self._starting | {
-            entry: entry.model
-            for entry in repository.entries
-            if entry.model is not None and entry.state is not ModelState.DRAINING
-        }
+        serving = {entry: entry.serving for entry in repository.entries}
         engines = [
             (entry.name, entry.version, cast(LaunchedGroup, model.engine))
-            for entry, model in models.items()
+            for entry, model in (serving | self._starting).items()
+            if model is not None
         ]
         return FrontState(engines, Snapshot.of(repository))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from seqserve_server.contract.messages import Ready
+from seqserve_server.contract.stats import Ready
 from seqserve_server.front.engine_client.engine import RefusalCache, ServingEngine
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.link import EngineLink

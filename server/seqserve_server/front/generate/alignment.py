@@ -13,7 +13,8 @@ from typing import NamedTuple
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.front.generate.languages import Affixes
-from seqserve_server.front.generate.records import Asked, Feature, Part, Span
+from seqserve_server.front.generate.records import Asked, Feature, Part
+from seqserve_server.text.splitting import Span
 from seqserve_server.text.text_stream import REPLACEMENT
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -1,25 +1,28 @@
 """Answers a source: runs its parts on the engine, as many at once as a window lets in."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.front.generate.engine_call import EngineCall, answer_of
-from seqserve_server.front.generate.job import Job, Onward
+from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.joined import Joined
 from seqserve_server.front.generate.part_call import engine_call
-from seqserve_server.front.generate.pivot import Streamed, join_legs, stream_then, then
-from seqserve_server.front.generate.records import Feature, Part, Source
+from seqserve_server.front.generate.pivot import compose_hops, join_legs
+from seqserve_server.front.generate.records import Feature, Hop, Part, Source
 from seqserve_server.front.generate.response import response_of
+from seqserve_server.front.generate.source import read_onward
 from seqserve_server.front.overload.turns import run_now, run_slowly
 from seqserve_server.text.tokenizer import Tokenizer
 
 Response = generation_pb2.GenerateResponse
 Piece = generation_pb2.Piece
+Streamed: TypeAlias = AsyncGenerator[Piece | Response, None]
+"""The pieces of a text, then the whole answer."""
 Finish = TypeVar("Finish")
 
 
@@ -30,26 +33,25 @@ def answer(job: Job, source: Source | ServiceError) -> Awaitable[Response]:
     """
     if isinstance(source, ServiceError):
         raise source
-    is_bulk = _is_bulk(job, source)
     if len(source.parts) == 1:
-        return _answering(job, partial(_of_lone, job, source), is_bulk=is_bulk)(source.parts[0])
-    return _answer_parts(job, source, is_bulk=is_bulk)
+        return _answer_part(job, partial(_of_lone, job, source), source.parts[0])
+    return _answer_parts(job, source)
 
 
-async def _answer_parts(job: Job, source: Source, *, is_bulk: bool) -> Response:
+async def _answer_parts(job: Job, source: Source) -> Response:
     joined = Joined(source)
-    answer_part = _answering(job, _unchanged, is_bulk=is_bulk)
+    answer_part = partial(_answer_part, job, _unchanged)
     async with aclosing(job.window.in_order(source.parts, answer_part)) as responses:
         async for each in responses:
             joined.add(each.result())
-    return _annotated(job, _joined(job, joined))
+    return _joined(job, joined)
 
 
 def _of_lone(job: Job, source: Source, response: Response | None) -> Response:
     if source.is_divided:
         joined = Joined(source)
         joined.add(response)
-        response = _joined(job, joined)
+        return _joined(job, joined)
     assert response is not None
     return _annotated(job, response)
 
@@ -61,12 +63,12 @@ async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
     """
     if isinstance(source, ServiceError):
         raise source
-    parts, is_bulk = source.parts, _is_bulk(job, source)
-    joined = Joined(source)
+    parts, joined = source.parts, Joined(source)
     if len(parts) == 1 and parts[0].tokens:
         if begin := parts[0].span.begin:
             yield Piece(text=source.text[:begin])
-        async with aclosing(_stream_part(job, parts[0], is_bulk=is_bulk)) as pieces:
+        stream = _stream_onward if job.route.is_pivot else _stream_tokens
+        async with aclosing(stream(job, parts[0])) as pieces:
             async for each in pieces:
                 if isinstance(each, Piece):
                     yield each
@@ -76,13 +78,13 @@ async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
                     yield _annotated(job, each)
                     return
     else:
-        answer_part = _answering(job, _unchanged, is_bulk=is_bulk)
+        answer_part = partial(_answer_part, job, _unchanged)
         async with aclosing(job.window.in_order(parts, answer_part)) as responses:
             async for response in responses:
                 yield Piece(text=joined.add(response.result()))
     if rest := joined.rest():
         yield Piece(text=rest)
-    yield _annotated(job, _joined(job, joined))
+    yield _joined(job, joined)
 
 
 async def counted_stream(job: Job) -> Streamed:
@@ -106,112 +108,99 @@ async def counted_stream(job: Job) -> Streamed:
             job.call.count_use(len(source.text), used)
 
 
-def _is_bulk(job: Job, source: Source) -> bool:
-    # Parts of a source count as sources of a batch: they wait when a single source is refused.
-    return job.is_bulk or len(source.parts) > 1
-
-
 def _unchanged(response: Response | None) -> Response | None:
     return response
 
 
-def _answering(
-    job: Job, finish: Callable[[Response | None], Finish], *, is_bulk: bool
-) -> Callable[[Part], Awaitable[Finish]]:
-    """Returns what begins to answer a part; the response to it is finished by ``finish``."""
-    if job.onward is None:
-        return partial(_answer_part, job, is_bulk, finish)
-    first = partial(_answer_part, job, is_bulk, _unchanged)
-    both = then(first, partial(_answer_onward, job.onward, is_bulk), (job.hop, job.onward.hop))
-
-    async def finished(part: Part) -> Finish:
-        return finish(await both(part))
-
-    return finished
-
-
 def _answer_part(
-    job: Job, is_bulk: bool, finish: Callable[[Response | None], Finish], part: Part
+    job: Job, finish: Callable[[Response | None], Finish], part: Part
 ) -> Awaitable[Finish]:
+    """Begins to answer a part; ``finish`` gets the response to it, or None if it stays."""
     if not part.tokens:
         stays: asyncio.Future[Finish] = asyncio.Future()
         stays.set_result(finish(None))
         return stays
-    if _is_large(job, part) or any(check.repairs for check in part.checks):
-        return _answer_slowly(job, is_bulk, finish, part)
+    if job.route.is_pivot:
+        return _answer_onward(job, finish, part)
+    hop = job.hop
+    if _is_large(hop, part) or any(check.repairs for check in part.checks):
+        return _answer_slowly(job, finish, part)
 
     def make(call: EngineCall[Finish]) -> Finish:
-        return finish(run_now(response_of(job.hop, part, call.answer, call.timeline)))
+        return finish(run_now(response_of(hop, part, call.answer, call.timeline)))
 
-    return engine_call(job, part, make, is_bulk=is_bulk).begin(retries=is_bulk)
+    return engine_call(job, part, make).begin()
 
 
-def _is_large(job: Job, part: Part) -> bool:
-    return part.decoding.return_attention or bool(job.hop.options.decoding.return_top_tokens)
+def _is_large(hop: Hop, part: Part) -> bool:
+    return part.decoding.return_attention or bool(hop.options.decoding.return_top_tokens)
 
 
 async def _answer_slowly(
-    job: Job, is_bulk: bool, finish: Callable[[Response | None], Finish], part: Part
+    job: Job, finish: Callable[[Response | None], Finish], part: Part
 ) -> Finish:
-    call = engine_call(job, part, answer_of, is_bulk=is_bulk)
-    await call.begin(retries=is_bulk)
+    call = engine_call(job, part, answer_of)
+    await call.begin()
     for check in part.checks:
-        call = await _checked(job, part, call, check, is_bulk)
+        call = await _checked(job, part, call, check)
     return finish(await _written(job, part, call))
 
 
-async def _checked(
-    job: Job, part: Part, call: EngineCall[Any], check: Feature, is_bulk: bool
-) -> EngineCall[Any]:
+async def _checked(job: Job, part: Part, call: EngineCall[Any], check: Feature) -> EngineCall[Any]:
     """Decodes a part again if its answer is wrong; returns the better one of both calls."""
     again = check.second_try(part, call.answer)
     if again is None:
         return call
-    other = engine_call(job, again, answer_of, is_bulk=is_bulk)
+    other = engine_call(job, again, answer_of)
     # The first answer is complete without.
     with suppress(ServiceError):
-        if check.is_better(part, call.answer, await other.begin(retries=is_bulk)):
+        if check.is_better(part, call.answer, await other.begin()):
             return other
     return call
-
-
-async def _answer_onward(onward: Onward, is_bulk: bool, text: str) -> Response:
-    job = await onward.read(text, is_bulk)
-    return await answer(job, job.sources[0])
 
 
 async def _written(job: Job, part: Part, call: EngineCall[Any]) -> Response:
     """Writes an answer; if it is large, other calls get their turn while it is written."""
     steps = response_of(job.hop, part, call.answer, call.timeline)
-    if not _is_large(job, part):
+    if not _is_large(job.hop, part):
         return run_now(steps)
     async with job.call.resources.writing:
         return await run_slowly(steps)
 
 
-async def _stream_part(job: Job, part: Part, *, is_bulk: bool) -> Streamed:
-    if job.onward is None:
-        pieces = _stream_tokens(job, part, is_bulk=is_bulk)
-    else:
-        first = partial(_answer_part, job, is_bulk, _unchanged)
-        onward = partial(_stream_onward, job.onward, is_bulk)
-        pieces = stream_then(first, onward, (job.hop, job.onward.hop), part)
-    async with aclosing(pieces):
+async def _answer_onward(
+    job: Job, finish: Callable[[Response | None], Finish], part: Part
+) -> Finish:
+    """Answers a part by the first model of a pivot, and the text of its answer by the second."""
+    first, onward = await _read_onward(job, part)
+    second = await answer(onward, onward.sources[0]) if onward else None
+    return finish(compose_hops(first, second, job.route.hops))
+
+
+async def _stream_onward(job: Job, part: Part) -> Streamed:
+    first, onward = await _read_onward(job, part)
+    if onward is None:
+        yield compose_hops(first, None, job.route.hops)
+        return
+    async with aclosing(streamed(onward, onward.sources[0])) as pieces:
         async for each in pieces:
-            yield each
+            yield each if isinstance(each, Piece) else compose_hops(first, each, job.route.hops)
 
 
-async def _stream_onward(onward: Onward, is_bulk: bool, text: str) -> Streamed:
-    job = await onward.read(text, is_bulk)
-    async with aclosing(streamed(job, job.sources[0])) as pieces:
-        async for each in pieces:
-            yield each
+async def _read_onward(job: Job, part: Part) -> tuple[Response, Job | None]:
+    """Returns the answer of the first model, and the job of the second; None if it stays so."""
+    first = await _answer_slowly(job, _unchanged, part)
+    assert first is not None
+    text = first.hypotheses[0].text
+    # A text without a word stays as it is.
+    onward = await read_onward(job, text) if text.strip() else None
+    return first, onward
 
 
-async def _stream_tokens(job: Job, part: Part, *, is_bulk: bool) -> Streamed:
+async def _stream_tokens(job: Job, part: Part) -> Streamed:
     # Text that may still change is not streamed.
     waits = any(feature.rewrites(part) for feature in job.hop.options.features)
-    call = engine_call(job, part, answer_of, streamed=not waits, is_bulk=is_bulk)
+    call = engine_call(job, part, answer_of, streamed=not waits)
     tokenizer, stops = job.hop.model.tokenizer, part.decoding.stops
     text = tokenizer.stream(stops)
     generated: list[int] = []
@@ -243,14 +232,14 @@ def _covering(tokenizer: Tokenizer, tokens: list[int], text: str, min_count: int
 
 
 def _joined(job: Job, joined: Joined) -> Response:
-    last = job.onward.hop if job.onward else job.hop
-    response = joined.response(last.model.manifest)
-    if job.onward:
-        join_legs((job.hop, job.onward.hop), joined, response)
-    return response
+    hops = job.route.hops
+    response = joined.response(hops[-1].model.manifest)
+    if job.route.is_pivot:
+        join_legs(hops, joined, response)
+    return _annotated(job, response)
 
 
 def _annotated(job: Job, response: Response) -> Response:
-    if job.detected:
-        response.detected_language.CopyFrom(job.detected)
+    if job.route.detected:
+        response.detected_language.CopyFrom(job.route.detected)
     return response

@@ -13,12 +13,11 @@ from functools import partial
 from seqserve.language_codes import folded
 from seqserve.v1.generation_pb2 import DetectedLanguage
 from seqserve_server.contract.errors import ModelUnavailable, QueueFull
+from seqserve_server.contract.limits import DETECTED_CHARACTERS
 from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.overload.turns import Turns
 from seqserve_server.process import child_process, logs
 
-MAX_CHARACTERS = 1000
-"""Characters of a text that are looked at."""
 _TRIES = 2
 """Processes that are tried: one may end through no fault of the text."""
 # A caller that is alone may have half of them, which take some seconds together.
@@ -101,7 +100,7 @@ class LanguageDetector:
         """Returns the probable languages of a text among some, the most probable first.
 
         If a language has several codes, the first counts. The result is empty if the first
-        :data:`MAX_CHARACTERS` reveal no language. Waiting callers are served in turn.
+        ``DETECTED_CHARACTERS`` reveal no language. Waiting callers are served in turn.
 
         Raises:
             QueueFull: Too many texts of the caller wait.
@@ -113,7 +112,7 @@ class LanguageDetector:
         for code in codes:
             names.setdefault(folded(code).name, code)
         # To its end even if the caller leaves: the next answer must be for the next request.
-        task = asyncio.create_task(self._answer(text[:MAX_CHARACTERS], list(names), caller))
+        task = asyncio.create_task(self._answer(text[:DETECTED_CHARACTERS], list(names), caller))
         self._tasks.add(task)
         self._places.take(caller, 1)
         task.add_done_callback(partial(self._forget, caller))

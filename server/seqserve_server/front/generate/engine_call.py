@@ -56,7 +56,6 @@ class EngineCall(asyncio.Future[Result]):
         """The whole answer, once it is there: :class:`Finished`, or :class:`TargetScored`."""
         self._engine, self._record = engine, record
         self._make, self._wants_attention = make, wants_attention
-        self._retries = False
         self._retry: asyncio.TimerHandle | None = None
         self._request_id: int | None = None
         self._sent = spec
@@ -65,12 +64,11 @@ class EngineCall(asyncio.Future[Result]):
         self._throttle: StreamThrottle | None = None
         self._unread: list[int] = []
 
-    def begin(self, *, retries: bool = False) -> Self:
-        """Submits the request; with ``retries`` again when the queue is full, as soon as advised.
+    def begin(self) -> Self:
+        """Submits the request; one of many of a call again if the queue is full, when advised.
 
-        That is for one of many requests of a call: the others may be what fills the queue.
+        The others may be what fills the queue.
         """
-        self._retries = retries
         self._submit(self.spec)
         return self
 
@@ -167,7 +165,7 @@ class EngineCall(asyncio.Future[Result]):
             self._finish()
             return
         self._end(Failed(error))
-        if self._retries and isinstance(error, QueueFull):
+        if self.spec.is_bulk and isinstance(error, QueueFull):
             wait_s = error.retry_after_s
             if time.monotonic() + wait_s < self.spec.begin_by_s:
                 self._retry = self.get_loop().call_later(wait_s, self._submit, self._sent)

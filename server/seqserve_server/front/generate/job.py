@@ -9,12 +9,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.records import (
     ANSWER_BYTES,
@@ -26,35 +24,27 @@ from seqserve_server.front.generate.records import (
     GenerateRequest,
     Hop,
     Options,
+    Route,
     Source,
 )
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize
 
 
-class Onward(NamedTuple):
-    """The second model of a pivot."""
-
-    hop: Hop
-    read: Callable[[str, bool], Awaitable[Job]]
-    """Reads a text that the first model has written; the flag is the ``is_bulk`` of the job."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Sources that a model has read: what remains is to answer them."""
+    """Sources that the first model of a route has read: what remains is to answer them."""
 
-    hop: Hop
+    route: Route
     sources: list[Source | ServiceError]
     """In the order of the request; a source that cannot be answered is an error."""
-    priority: Priority
-    is_bulk: bool
-    """As of the route."""
     call: ServerCall
     window: Window
     """Bounds how many parts of divided sources are in flight."""
-    onward: Onward | None = None
-    detected: generation_pb2.DetectedLanguage | None = None
-    """The language of the sources, if it was detected."""
+
+    @property
+    def hop(self) -> Hop:
+        """The model that has read the sources."""
+        return self.route.hops[0]
 
 
 Item = TypeVar("Item")
@@ -145,15 +135,13 @@ _PART_BYTES, _TOKEN_BYTES = 200, 36
 _TEXT_BYTES = 3
 
 
-async def reserved(job: Job, request: GenerateRequest) -> Job:
-    """Returns a job once there is memory for its answers, which its call then holds."""
+async def reserve(job: Job, request: GenerateRequest, max_wait_s: float) -> None:
+    """Waits until there is memory for the answers of a job, which its call then holds."""
     held_bytes = 0
     for source in job.sources:
         if isinstance(source, Source):
             held_bytes += _PART_BYTES * len(source.parts) + _TOKEN_BYTES * source.num_tokens
-    max_wait_s = longest_wait_s(job.hop.options, is_bulk=job.is_bulk)
     await job.call.reserve(answer_size(job), request, max_wait_s=max_wait_s, held_bytes=held_bytes)
-    return job
 
 
 def longest_wait_s(options: Options, *, is_bulk: bool) -> float:
@@ -164,7 +152,7 @@ def longest_wait_s(options: Options, *, is_bulk: bool) -> float:
 
 def answer_size(job: Job) -> AnswerSize:
     """Bounds the answers to all sources, each counted as the answer to the longest part."""
-    hop = job.onward.hop if job.onward else job.hop
+    hop = job.route.hops[-1]
     sources = [source for source in job.sources if isinstance(source, Source)]
     parts = [part for source in sources for part in source.parts]
     decoding = hop.options.decoding
@@ -186,7 +174,7 @@ def answer_size(job: Job) -> AnswerSize:
         text_bytes=sum(len(source.text.encode()) for source in sources if source.is_divided),
         added=added,
     )
-    if job.onward is None:
+    if not job.route.is_pivot:
         return size
     # The second model has one answer for each part of the source.
     first = job.hop.options.decoding.max_decoding_length * job.hop.model.tokenizer.token_bytes

@@ -7,7 +7,8 @@ from typing import TypeVar
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.front.generate.protected_places import kept_in
-from seqserve_server.front.generate.records import Source, Span
+from seqserve_server.front.generate.records import Source
+from seqserve_server.text.splitting import Span
 
 # From the mildest to the one that a caller should know of first.
 _STOP_REASONS = (

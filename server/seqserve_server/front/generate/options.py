@@ -8,12 +8,12 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import partial
 from typing import Any
 
 from google.protobuf import json_format
 
 from seqserve.declarations import DECLARATIONS
+from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.pairs import Leg
@@ -30,14 +30,17 @@ from seqserve_server.front.generate.features.terms import TokenIds, terms, token
 from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.records import Asked, Feature, Options, has_prefix
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
-from seqserve_server.front.generate.splitting import segmentation_of
-from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.text.glossary import Glossary
+from seqserve_server.text.splitting import DEFAULT_LANGUAGE, Segmentation
 from seqserve_server.text.tokenizer import Tokenizer
 
 GenerationOptions = generation_pb2.GenerationOptions
 
 _MAX_STOP_CHARACTERS = 256
+# Longer options mostly hold texts of one request, which do not come again.
+_MAX_KNOWN_BYTES = 128
+_MAX_KNOWN = 256
 _CONVERTED = {"terms", "return_attention"}
 _COPIED = {field.name for field in fields(DecodingOptions)} & DECLARATIONS.keys() - _CONVERTED
 _SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fields}
@@ -68,9 +71,19 @@ def default_options(manifest: Manifest) -> DecodingOptions:
 def compile_options(
     sent: GenerationOptions, model: LoadedModel, glossary: Glossary | None = None
 ) -> Options:
-    """Checks the options of a request and converts them for a model, which keeps them."""
-    compile_ = partial(_compiled, sent, model, glossary)
-    options: Options = model.known_options.get(sent.SerializeToString(), glossary, compile_)
+    """Checks the options of a request and converts them for a model, which keeps them.
+
+    Callers send the same options again and again, and to compile them takes a tenth of the time of
+    a call.
+    """
+    key, known = sent.SerializeToString(), model.known_options
+    options: Options | None = known.get(key)
+    if options is None or options.glossary is not glossary:
+        options = _compiled(sent, model, glossary)
+        if options.is_lasting and len(key) <= _MAX_KNOWN_BYTES:
+            if len(known) >= _MAX_KNOWN:
+                known.clear()
+            known[key] = options
     return options
 
 
@@ -89,13 +102,24 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | 
     return Options(
         decoding=decoding,
         affixes=affixes,
-        segmentation=segmentation_of(options, sent),
+        segmentation=_segmentation(options, sent),
         features=tuple(feature for make in _FEATURES if (feature := make(asked))),
         checks=(check,) if check else (),
         returns_attention=options.return_attention,
         is_repeatable=decoding.sampling is None or options.HasField("seed"),
         glossary=glossary,
     )
+
+
+def _segmentation(options: GenerationOptions, sent: GenerationOptions) -> Segmentation | None:
+    mode = SegmentationMode(options.segmentation or SegmentationMode.NONE)
+    if mode is SegmentationMode.NONE:
+        return None
+    language = sent.segmentation_language
+    if not language and sent.source_language:
+        language = folded(sent.source_language).name
+    language = language or options.segmentation_language or DEFAULT_LANGUAGE
+    return Segmentation(mode, language, is_default=not sent.segmentation)
 
 
 def _decoding(

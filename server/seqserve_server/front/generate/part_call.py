@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from functools import partial
 from typing import Any, Self
 
 from seqserve_server.contract.events import Finished, Timeline
@@ -41,16 +40,16 @@ class CachedCall(EngineCall[Result]):
         self._reports_progress = spec.reports_progress
         self._is_kept = False
 
-    def begin(self, *, retries: bool = False) -> Self:
+    def begin(self) -> Self:
         """Submits the request unless its answer is kept or in flight."""
         answer = self._answers.get(self._key)
         if answer is not None:
             self._is_kept = True
             self._take(answer, "hit")
         elif self._is_shared:
-            self._sharing = asyncio.ensure_future(self._share(retries))
+            self._sharing = asyncio.ensure_future(self._share())
         else:
-            super().begin(retries=retries)
+            super().begin()
         return self
 
     def cancel(self, msg: Any | None = None) -> bool:
@@ -67,22 +66,22 @@ class CachedCall(EngineCall[Result]):
         if self._is_kept and self._reports_progress:
             yield self.answer.best.token_ids
 
-    async def _share(self, retries: bool) -> None:
+    async def _share(self) -> None:
         key = self._key, QueueKey.of(self.spec)
         under_way = self._answers.under_way
         try:
             if (answer := await under_way.join(key)) is not None:
                 self._take(answer, "joined")
                 return
-            self.answer = await under_way.run(key, partial(self._computed, retries))
+            self.answer = await under_way.run(key, self._computed)
             self._improve()
         except BaseException as error:
             if not self.done():
                 self._fail(error)
 
-    async def _computed(self, retries: bool) -> Finished:
+    async def _computed(self) -> Finished:
         call = EngineCall(self._engine, self.spec, self._record, answer_of)
-        answer: Finished = await call.begin(retries=retries)
+        answer: Finished = await call.begin()
         self.timeline = call.timeline
         self._keep(answer)
         return answer
@@ -109,12 +108,11 @@ def engine_call(
     make: Callable[[EngineCall[Any]], Result],
     *,
     streamed: bool = False,
-    is_bulk: bool,
 ) -> EngineCall[Result]:
-    """Prepares the request of a part; ``is_bulk`` is for one of many of the call."""
-    model, call, options = job.hop.model, job.call, job.hop.options
+    """Prepares the request of a part."""
+    (model, options, _), call = job.hop, job.call
     fields = call.spec_fields()
-    if is_bulk:
+    if job.route.is_bulk:
         # A call of many requests is a separate flow, which the client's other calls pass.
         fields["flow_id"] = fields["call_id"]
     spec = GenerateSpec(
@@ -122,9 +120,9 @@ def engine_call(
         options=part.decoding,
         draft=part.draft,
         streamed=streamed,
-        priority=job.priority,
+        priority=job.route.priority,
         start_token=options.affixes.start_token,
-        is_bulk=is_bulk,
+        is_bulk=job.route.is_bulk,
         **fields,
     )
 

@@ -1,57 +1,16 @@
-"""Two models, of which the second one reads what the first one writes; both answer each part.
+"""Composes the answers of two models, of which the second reads what the first writes."""
 
-``then`` composes them, so that a part goes the same way whether one model answers it or two.
-"""
-
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.front.generate.alignment import Link, links_of, message_of
 from seqserve_server.front.generate.joined import Joined, TextJoiner, mean, worst_reason
-from seqserve_server.front.generate.records import Hop, Part
+from seqserve_server.front.generate.records import Hop
 
 Response = generation_pb2.GenerateResponse
-Piece = generation_pb2.Piece
-
-AnswerPart: TypeAlias = Callable[[Part], Awaitable[Response | None]]
-"""Answers a part of a source; None where it stays as it is."""
-Streamed: TypeAlias = AsyncGenerator[Piece | Response, None]
-"""The pieces of a text, then the whole answer."""
-Hops: TypeAlias = tuple[Hop, Hop]
 
 
-def then(first: AnswerPart, second: Callable[[str], Awaitable[Response]], hops: Hops) -> AnswerPart:
-    """Returns what answers a part by one model, and the text of its answer by another one."""
-
-    async def both(part: Part) -> Response | None:
-        read = await first(part)
-        if read is None:
-            return None
-        text = read.hypotheses[0].text
-        # A text without a word stays as it is.
-        return compose_hops(read, await second(text) if text.strip() else None, hops)
-
-    return both
-
-
-async def stream_then(
-    first: AnswerPart, second: Callable[[str], Streamed], hops: Hops, part: Part
-) -> Streamed:
-    """Yields the text of the second model as it is decoded, then the answer of both."""
-    read = await first(part)
-    assert read is not None
-    text = read.hypotheses[0].text
-    if not text.strip():
-        yield compose_hops(read, None, hops)
-        return
-    async with aclosing(second(text)) as pieces:
-        async for each in pieces:
-            yield each if isinstance(each, Piece) else compose_hops(read, each, hops)
-
-
-def compose_hops(first: Response, second: Response | None, hops: Hops) -> Response:
+def compose_hops(first: Response, second: Response | None, hops: Sequence[Hop]) -> Response:
     """Returns the answer of both models to a part, with the legs that led to it."""
     response = composed(first, second) if second else _unread(first, hops[1])
     best = first.hypotheses[0]
@@ -68,7 +27,7 @@ def compose_hops(first: Response, second: Response | None, hops: Hops) -> Respon
     return response
 
 
-def join_legs(hops: Hops, joined: Joined, response: Response) -> None:
+def join_legs(hops: Sequence[Hop], joined: Joined, response: Response) -> None:
     """Adds to a joined answer what each model says of its answers to all parts."""
     source, joiner, text = joined.source, TextJoiner(joined.source.text), ""
     for part, each in zip(source.parts, joined.responses, strict=True):

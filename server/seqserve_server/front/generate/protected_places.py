@@ -5,7 +5,6 @@ is found by the alignment, and replaced; where it wrote nothing, the text is ins
 comes from the word before it.
 """
 
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,11 +13,11 @@ from typing import NamedTuple
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.front.generate.alignment import Link, links_of, message_of
-from seqserve_server.front.generate.records import Span, without
+from seqserve_server.text.protected import occurrences, without
+from seqserve_server.text.splitting import Span
 
 Hypothesis = generation_pb2.Hypothesis
 
-_WORD = re.compile(r"\w")
 # Characters next to a word that do not belong to it.
 _MARKS = ".,;:!?…\"'()[]„“”‚‘’«»¡¿。、！？"
 _ENDED = (generation_pb2.STOP_REASON_UNSPECIFIED, generation_pb2.STOP_REASON_EOS)
@@ -33,29 +32,6 @@ class _Edit(NamedTuple):
     before: str = ""
     after: str = ""
     """White space that an insertion needs around it."""
-
-
-def is_missing(text: str, source: str, spans: Sequence[Span]) -> bool:
-    """Returns whether a text lacks a kept text of its source, or has it too often."""
-    if not has_words(without(source, spans)):
-        return False
-    wanted = Counter(source[slice(*span)] for span in spans)
-    return any(sum(1 for _ in occurrences(kept, text)) != wanted[kept] for kept in wanted)
-
-
-def occurrences(kept: str, text: str) -> Iterator[Span]:
-    """Yields the places of a kept text in a text; letters at its ends must end words there."""
-    end = 0
-    while (begin := text.find(kept, end)) >= 0:
-        end = begin + len(kept)
-        if not (_is_in_word(text, begin) or _is_in_word(text, end)):
-            yield Span(begin, end)
-
-
-def _is_in_word(text: str, place: int) -> bool:
-    return _WORD.match(text[place - 1 : place]) is not None and (
-        _WORD.match(text[place : place + 1]) is not None
-    )
 
 
 def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:

@@ -14,38 +14,19 @@ from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.pairs import Leg
 from seqserve_server.contract.events import Finished, Hypothesis
-from seqserve_server.contract.options import DecodingOptions, SegmentationMode
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
-from seqserve_server.front.glossaries.glossary import Glossary
 from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.text.glossary import Glossary
+from seqserve_server.text.protected import without
+from seqserve_server.text.splitting import Segmentation, Span
 
 GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest
 
 
-class Span(NamedTuple):
-    """A part of a text, in Unicode code points; it neither begins nor ends with white space."""
-
-    begin: int
-    end: int
-
-
 PREFIXES = ("target_prefix", "target_prefix_tokens")
 """Options of the prefix of a target, which belongs to one text, not to each of its segments."""
-
-
-DEFAULT_LANGUAGE = "en"
-"""Its rules apply to languages that the library of sentences does not know."""
-
-
-class Segmentation(NamedTuple):
-    """How a source is divided."""
-
-    mode: SegmentationMode
-    language: str = DEFAULT_LANGUAGE
-    """Code of the language, of ISO 639, by whose rules sentences end."""
-    is_default: bool = False
-    """Whether the model recommends it and the request says nothing."""
 
 
 def has_prefix(options: generation_pb2.GenerationOptions) -> bool:
@@ -102,9 +83,15 @@ class Route(NamedTuple):
     """One, or the two of a pivot."""
     priority: Priority
     is_bulk: bool
-    """Whether its sources belong to a call of many; they wait when a single one is refused."""
+    """Whether its sources, or their parts, belong to a call of many; they wait when a single one is
+    refused."""
     detected: generation_pb2.DetectedLanguage | None = None
     """The language of the source, if it was detected."""
+
+    @property
+    def is_pivot(self) -> bool:
+        """Whether two models answer."""
+        return len(self.hops) > 1
 
     @property
     def window(self) -> int:
@@ -140,15 +127,6 @@ class Part(NamedTuple):
     def rest(self) -> str:
         """The unprotected spans of its original text."""
         return without(self.original, self.protected)
-
-
-def without(text: str, spans: Sequence[Span]) -> str:
-    """Returns what of a text is in no span, with spaces in their place."""
-    if not spans:
-        return text
-    begins = [0, *(span.end for span in spans)]
-    ends = [*(span.begin for span in spans), len(text)]
-    return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from operator import eq, mul
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.front.generate.alignment import attention_rows
-from seqserve_server.front.generate.records import Hop, Part, without
+from seqserve_server.front.generate.records import Hop, Part
 from seqserve_server.front.overload.turns import Cooperative
+from seqserve_server.text.protected import without
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import script_of
 

@@ -1,23 +1,23 @@
 """The models that answer a request: the one that it names, or the models of its languages."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.pairs import Legs
 from seqserve_server.artifact.template import Template
-from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.errors import Draining, InvalidRequest
+from seqserve_server.contract.limits import DETECTED_CHARACTERS
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import QueueKey
-from seqserve_server.front.generate.detection import MAX_CHARACTERS, LanguageDetector
 from seqserve_server.front.generate.options import compile_options, divide_options
 from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
-from seqserve_server.front.glossaries.folder import Glossaries
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.models.repository import Repository
+from seqserve_server.text.glossary import Glossaries
 
 Request: TypeAlias = (
     generation_pb2.GenerateRequest
@@ -35,11 +35,17 @@ _PRIORITIES: dict[int, Priority] = {
 }
 
 
+Detect: TypeAlias = Callable[
+    [str, Iterable[str], str], Awaitable[list[generation_pb2.DetectedLanguage]]
+]
+"""Tells in which of some languages a text of a caller may be, the most probable first."""
+
+
 class Directory(NamedTuple):
     """Models, languages and glossaries by which a server routes requests."""
 
     repository: Repository
-    detector: LanguageDetector
+    detect: Detect
     glossaries: Glossaries
 
 
@@ -90,6 +96,38 @@ async def single_model(request: Request, directory: Directory, call: ServerCall)
     return models[0]
 
 
+async def find_model(
+    name: str, version: int, repository: Repository, call: ServerCall
+) -> ServedModel:
+    """Finds the version that a call asks for; the call keeps it loaded until it ends.
+
+    A call that asks again gets the version that it has, even if that is being unloaded. The id of
+    the call is the key for the traffic weights.
+    """
+    wanted = name or repository.default
+    own = (
+        model
+        for model in call.models
+        if model.manifest.name == wanted and version in (0, model.manifest.version)
+    )
+    model = next(own, None) or await _leased(name, version, repository, call)
+    call.model, call.version = model.manifest.name, model.manifest.version
+    return model
+
+
+async def _leased(name: str, version: int, repository: Repository, call: ServerCall) -> ServedModel:
+    while True:
+        entry = repository.choose(name, version, call.request_id)
+        call.model, call.version = entry.name, entry.version
+        if repository.is_closed:
+            raise Draining
+        if (model := entry.serving) is not None:
+            model.calls.enter()
+            call.models.append(model)
+            return model
+        await repository.load_on_call(entry, call.client_id)
+
+
 def priority_of(priority: int) -> Priority:
     """Converts the priority of a request; unspecified is normal."""
     try:
@@ -105,14 +143,14 @@ async def _models(
     repository, detected = directory.repository, None
     named = []
     if request.model:
-        named = [await call.resolve(repository, request.model, request.version)]
+        named = [await find_model(request.model, request.version, repository, call)]
     languages = _languages(request)
     if languages and languages.source == AUTO:
         if named:
             codes = list((named[0].manifest.template or Template()).source_languages)
         else:
             codes = repository.pairs.sources(languages.target)
-        detected = await _detected(request, languages, codes, directory.detector, call.client_id)
+        detected = await _detected(request, languages, codes, directory.detect, call.client_id)
         request.options.source_language = detected.language  # type: ignore[union-attr]
         languages = languages._replace(source=detected.language)
     if named:
@@ -131,7 +169,7 @@ async def _models(
         if coming := [entry for entry in chosen if entry.waits_for_call]:
             loads = (repository.load_on_call(entry, call.client_id) for entry in coming)
             await asyncio.gather(*loads)
-    models = [await call.resolve(repository, name, request.version) for name in names]
+    models = [await find_model(name, request.version, repository, call) for name in names]
     return models, legs, detected
 
 
@@ -153,8 +191,8 @@ def _languages(request: Any) -> _Languages | None:
 def _beginning(texts: Iterable[str]) -> str:
     joined = ""
     for text in texts:
-        joined += f"{text[:MAX_CHARACTERS]}\n"
-        if len(joined) >= MAX_CHARACTERS:
+        joined += f"{text[:DETECTED_CHARACTERS]}\n"
+        if len(joined) >= DETECTED_CHARACTERS:
             break
     return joined
 
@@ -163,7 +201,7 @@ async def _detected(
     request: Request,
     languages: _Languages,
     codes: list[str],
-    detector: LanguageDetector,
+    detect: Detect,
     caller: str,
 ) -> generation_pb2.DetectedLanguage:
     """Detects the language of the sources among those that the models of a request read.
@@ -183,7 +221,7 @@ async def _detected(
     if not text.strip():
         raise InvalidRequest("source", "is empty")
     target = [languages.target] if languages.target else []
-    found = await detector.detect(text, [*codes, *target], caller)
+    found = await detect(text, [*codes, *target], caller)
     if not found:
         raise InvalidRequest(field, "is auto, but the text does not tell its language; name it")
     best = found[0]

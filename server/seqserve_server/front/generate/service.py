@@ -144,7 +144,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             reason = f"are {len(request.languages):,}; a call takes at most {_MAX_LANGUAGES}"
             raise InvalidRequest("languages", reason)
         codes = list(request.languages) or self._directory.repository.pairs.sources()
-        detected = await self._directory.detector.detect(request.text, codes, call.client_id)
+        detected = await self._directory.detect(request.text, codes, call.client_id)
         return generation_pb2.DetectLanguageResponse(
             languages=[each for each in detected if each.confidence >= _MIN_CONFIDENCE]
         )

@@ -2,29 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.job import Job, Onward, Window, longest_wait_s, reserved
-from seqserve_server.front.generate.records import (
-    GenerateRequest,
-    Hop,
-    Options,
-    Part,
-    Route,
-    Segmentation,
-    Source,
-    Span,
-)
-from seqserve_server.front.generate.splitting import split, wrap
+from seqserve_server.front.generate.job import Job, Window, longest_wait_s, reserve
+from seqserve_server.front.generate.records import GenerateRequest, Options, Part, Route, Source
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.quantities.reading import has_digit
+from seqserve_server.text.splitting import Segmentation, Span, split, wrap
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
@@ -44,7 +34,7 @@ async def read(
 
     The call holds the memory; it has a window if it has more requests.
     """
-    hop, *others = route.hops
+    hop = route.hops[0]
     reader = SourceReader(hop.model, hop.options)
     max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
     held_bytes = call.uncounted_bytes(request)
@@ -55,6 +45,7 @@ async def read(
         )
         call.facts["source_tokens"] = source.num_tokens
         sources: list[Source | ServiceError] = [source]
+        route = _route_of(source, route)
     else:
         if not 1 <= (count := len(request.sources)) <= MAX_SOURCES:
             raise InvalidRequest("sources", f"are {count}; a call takes 1 to {MAX_SOURCES}")
@@ -63,24 +54,17 @@ async def read(
         sources = await call.resources.texts.read(
             call.client_id, batch, length, held_bytes, max_wait_s
         )
-    job = Job(
-        hop=hop,
-        sources=sources,
-        priority=route.priority,
-        is_bulk=route.is_bulk,
-        call=call,
-        window=window or Window(route.window),
-        onward=None,
-        detected=route.detected,
-    )
-    if others:
-        job = replace(job, onward=Onward(others[0], partial(_read_onward, job, others[0])))
-    return await reserved(job, request)
+    job = Job(route=route, sources=sources, call=call, window=window or Window(route.window))
+    await reserve(job, request, max_wait_s)
+    return job
 
 
-async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
+async def read_onward(job: Job, text: str) -> Job:
+    """Reads a text that the first model of a pivot has written, for the second."""
+    route = job.route._replace(hops=job.route.hops[1:], detected=None)
+    hop = route.hops[0]
     steps = SourceReader(hop.model, hop.options).read(text)
-    max_wait_s = longest_wait_s(hop.options, is_bulk=is_bulk)
+    max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
     try:
         source = await job.call.resources.texts.read(
             job.call.client_id, steps, len(text), 2 * len(text), max_wait_s
@@ -90,15 +74,13 @@ async def _read_onward(job: Job, hop: Hop, text: str, is_bulk: bool) -> Job:
             raise
         between = f"between the two models, in {job.hop.leg.target!r}, {error.reason}"
         raise InvalidRequest("source", between) from None
-    return replace(
-        job,
-        hop=hop,
-        sources=[source],
-        is_bulk=is_bulk,
-        window=job.window.inner,
-        onward=None,
-        detected=None,
-    )
+    route = _route_of(source, route)
+    return Job(route=route, sources=[source], call=job.call, window=job.window.inner)
+
+
+def _route_of(source: Source, route: Route) -> Route:
+    # Parts of a source are as many sources of a call.
+    return route._replace(is_bulk=True) if len(source.parts) > 1 else route
 
 
 class SourceReader:
@@ -111,8 +93,7 @@ class SourceReader:
         self._shaping = [each for each in options.features if each.shapes_text]
         self._others = [each for each in options.features if not each.shapes_text]
         self._checks = options.checks
-        self.max_tokens = model.manifest.limits.max_source_length
-        """Most tokens that the model reads."""
+        self._max_tokens = model.manifest.limits.max_source_length
 
     def read(self, text: str) -> Cooperative[Source]:
         """Reads one source."""
@@ -141,7 +122,7 @@ class SourceReader:
         return sources
 
     def _undivided(self, text: str) -> Source:
-        check_length("source", text, self.max_tokens, self._manifest, _TOO_LONG)
+        check_length("source", text, self._max_tokens, self._manifest, _TOO_LONG)
         part = self._shaped(Span(0, len(text)), text)
         part = self._whole(part, self._encoded(part.text))
         self._check_tokens(part.tokens)
@@ -173,13 +154,13 @@ class SourceReader:
         return Source(text, parts, num_tokens, is_divided=True)
 
     def _parts(self, text: str, begin: int) -> Iterator[Part]:
-        if len(text) <= self.max_tokens * MAX_CHARACTERS_PER_TOKEN:
+        if len(text) <= self._max_tokens * MAX_CHARACTERS_PER_TOKEN:
             part = self._shaped(Span(begin, begin + len(text)), text)
             tokens = self._encoded(part.text)
-            if len(tokens) <= self.max_tokens:
+            if len(tokens) <= self._max_tokens:
                 yield self._whole(part, tokens)
                 return
-        for (first, end), tokens in wrap(text, self):
+        for (first, end), tokens in wrap(text, self._max_tokens, self._tokens, self._ends):
             part = self._shaped(Span(begin + first, begin + end), text[first:end])
             yield self._whole(part._replace(is_wrapped=True), tokens)
 
@@ -197,11 +178,11 @@ class SourceReader:
             part = part._replace(checks=self._checks)
         return part
 
-    def tokens(self, text: str) -> list[int]:
+    def _tokens(self, text: str) -> list[int]:
         """Tokenizes a text, and adds what else the model reads."""
         return self._encoded(self._shaped(Span(0, len(text)), text).text)
 
-    def ends(self, text: str) -> list[int]:
+    def _ends(self, text: str) -> list[int]:
         """Returns where each token of a text ends, in code points."""
         # Tokens that are added take their places before the first one.
         read = self._shaped(Span(0, len(text)), text).text
@@ -227,7 +208,7 @@ class SourceReader:
         return len(self._affixes.with_special_tokens([])) + self._tokenizer.num_added
 
     def _check_tokens(self, tokens: list[int]) -> None:
-        if len(tokens) > self.max_tokens:
+        if len(tokens) > self._max_tokens:
             num_affixes = len(self._affixes.with_special_tokens([]))
             end = "the end token" if self._tokenizer.num_added else ""
             of_model = f"{num_affixes} of the model" if num_affixes else ""
@@ -235,7 +216,7 @@ class SourceReader:
             raise InvalidRequest(
                 "source",
                 f"has {len(tokens)} tokens{added and f' with {added}'}; {self._manifest.label}"
-                f" reads at most {self.max_tokens}: {_TOO_LONG}",
+                f" reads at most {self._max_tokens}: {_TOO_LONG}",
             )
         if not tokens:
             raise InvalidRequest("source", "has no character that the model reads")

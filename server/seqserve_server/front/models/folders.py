@@ -1,4 +1,4 @@
-"""The folder of a model repository: which one it is, its versions, and when their files change.
+"""Follows the folder of a model repository: which versions come and go, and when they change.
 
 A change counts only when two scans in a row agree. So a copy in progress is not loaded, and a short
 failure of a network disk does not unload a model. A folder that cannot be read changes nothing, and
@@ -7,105 +7,20 @@ neither does one without any model: probably a disk was unmounted.
 
 import asyncio
 import logging
-import os
-import re
-from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact import manifest
-from seqserve_server.artifact.files import Files, children, files_of, is_folder
+from seqserve_server.artifact.files import Files, files_of
+from seqserve_server.artifact.repository import DEFAULT_FILE, default_of, list_folders
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
-from seqserve_server.front.models.lifecycle import VERSION
 from seqserve_server.front.models.repository import Entry, Repository
 from seqserve_server.process import logs
 
-MODELS = Path("models")
-"""Where ``seqserve export``, ``import`` and ``models fetch`` put models."""
-DEFAULT_FILE = "default"
-"""Holds the name of the model that serves calls which name none."""
 _BEING_WRITTEN = "its files are being written"
 _NO_MANIFEST = "manifest.json, which is written last, is not there yet"
 
 _Label = tuple[str, int]
-
-
-def standard_repository() -> Path:
-    """Finds the models of a server without ``--model-repository``: in a folder, or in the wheel."""
-    if _has_versions(MODELS):
-        return MODELS
-    if not (folder := shipped()).is_dir():
-        raise StartupError(
-            f"--model-repository: is not set, and the folder {str(MODELS)!r} has no model; name"
-            " the folder of your models, start where it is, or fetch a model with `seqserve models"
-            " fetch SOURCE`"
-        )
-    logs.event("shipped model", {"folder": folder})
-    return folder
-
-
-def shipped() -> Path:
-    """Returns the folder of a wheel's models; a clone has none there."""
-    return Path(str(resources.files("seqserve_server"))) / "shipped"
-
-
-def _has_versions(folder: Path) -> bool:
-    try:
-        return folder.is_dir() and bool(list_folders(folder).versions)
-    except OSError as error:
-        raise OptionError(f"--model-repository: {folder}: {error.strerror}") from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """The folders of a repository."""
-
-    versions: list[Path]
-    """The folders ``<name>/<version>/``, sorted."""
-    ignored: dict[Path, str]
-    """Folders that look like models or versions but are not, with the reasons."""
-    has_models: bool
-    """Whether there is a folder of a model, even one without versions."""
-
-
-def list_folders(repository: Path) -> Listing:
-    """Lists the folders of a repository; raises OSError if it is unreadable.
-
-    Names that begin with a dot belong to editors, file systems and unfinished copies.
-    """
-    # Without the right to enter it, iterdir would still list names and every version look gone.
-    os.stat(os.path.join(repository, os.curdir))
-    models = [path for path in repository.iterdir() if _is_shown(path) and is_folder(path)]
-    versions: list[Path] = []
-    ignored: dict[Path, str] = {}
-    for model in models:
-        # It could not be shown in a reply.
-        if not model.name.isprintable():
-            ignored[model] = "the name of a model must be printable"
-            continue
-        inside = [path for path in children(model) if _is_shown(path)]
-        if any(path.name == manifest.FILE for path in inside):
-            ignored[model] = f"{manifest.FILE} belongs into a folder <name>/<version>/"
-        for folder in filter(is_folder, inside):
-            if re.fullmatch(VERSION, folder.name):
-                versions.append(folder)
-            else:
-                ignored[folder] = "a version is a number from 1 to 999999999, without leading zeros"
-    return Listing(versions=sorted(versions), ignored=ignored, has_models=bool(models))
-
-
-def default_of(repository: Path) -> str:
-    """Reads the name of the default model; empty if the repository names none.
-
-    A folder of this name is a model. Raises OSError if the file cannot be read.
-    """
-    file = repository / DEFAULT_FILE
-    return file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
-
-
-def _is_shown(path: Path) -> bool:
-    return not path.name.startswith(".")
 
 
 class Scanner:

@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-VERSION = r"[1-9][0-9]{0,8}"
-"""The number of a version, as a regular expression."""
-
 
 class ModelState(Enum):
     """Whether a version takes calls, with the values of the API."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,36 +16,6 @@ from seqserve_server.front.engine_client.engine import AnsweringEngine, ServingE
 from seqserve_server.front.models.answer_cache import VersionAnswers
 from seqserve_server.text.tokenizer import FILE, TARGET_FILE, Tokenizer
 
-# Longer options mostly hold texts of one request, which do not come again.
-_MAX_OPTION_BYTES = 128
-_MAX_KNOWN = 256
-
-
-class KnownOptions:
-    """Options of recent requests to a model, as they were sent and as they were compiled.
-
-    Callers send the same options again and again, and to compile them takes a tenth of the time of
-    a call.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def get(self, sent: bytes, glossary: object, compile_: Callable[[], Any]) -> Any:
-        """Returns compiled options, with the glossary that they name; compiles new ones."""
-        known = self._known.get(sent)
-        if known is not None and known.glossary is glossary:
-            return known
-        compiled = compile_()
-        if compiled.is_lasting and len(sent) <= _MAX_OPTION_BYTES:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[sent] = compiled
-        return compiled
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedModel:
@@ -57,7 +26,8 @@ class LoadedModel:
     engine: AnsweringEngine
     answers: VersionAnswers | None = None
     """Its cached answers; None if answers are not cached."""
-    known_options: KnownOptions = field(default_factory=KnownOptions)
+    known_options: dict[bytes, Any] = field(default_factory=dict)
+    """Compiled options of recent requests, by how they were sent."""
 
 
 class ActiveCalls:

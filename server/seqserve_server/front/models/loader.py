@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqserve_server.artifact.manifest import Manifest, is_small
+from seqserve_server.artifact.repository import check_inside, standard_repository
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
@@ -15,7 +16,6 @@ from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import EngineGroup, LaunchedGroup
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.folders import standard_repository
 from seqserve_server.front.models.loaded_model import ServedModel, read_tokenizer
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -117,14 +117,6 @@ class Loader:
             return 1
         workers = self.limits.workers
         return 1 if workers <= _FEW else -(-workers // most)
-
-
-def check_inside(folder: Path, repository: Path) -> None:
-    """Raises ArtifactError if a folder is a link out of the repository."""
-    if not folder.resolve().is_relative_to(repository.resolve()):
-        raise ArtifactError(
-            f"{folder}: is a link that leads out of the repository; put the model itself there"
-        )
 
 
 def loader_of(options: ServeOptions, metrics: Metrics) -> Loader:

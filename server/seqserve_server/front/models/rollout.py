@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Sequence
 
 from seqserve.errors import OptionError, SeqserveError
+from seqserve_server.artifact.repository import VERSION
 from seqserve_server.contract import errors
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.folders import Scanner
-from seqserve_server.front.models.lifecycle import VERSION, Control, ModelState, to_drain, to_load
+from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
 from seqserve_server.front.models.loader import Loader, loader_of
 from seqserve_server.front.models.on_demand import OnDemand
 from seqserve_server.front.models.repository import Entry, Repository, Weights, weights_error

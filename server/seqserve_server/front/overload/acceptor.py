@@ -14,7 +14,6 @@ one of them, :func:`new_server` makes gRPC's own server, and the log says so.
 import asyncio
 import json
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,8 +23,8 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
-from seqserve_server.front.overload.admission import HELD, PEER, Admission, MessageMemory
-from seqserve_server.front.overload.memory import Reservation
+from seqserve_server.front.overload.admission import HELD, PEER, Admission
+from seqserve_server.front.overload.memory import Reservation, RoundRobin
 from seqserve_server.process import logs
 
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
@@ -57,7 +56,7 @@ class _Arrivals:
         """Tasks that take calls, and how many calls they have taken in this turn of the loop."""
         self.is_blocked = False
         """Whether there was no memory for the next call of any peer."""
-        self._admitted: dict[str, deque[object]] = {}
+        self._admitted: RoundRobin[object] = RoundRobin()
         self._accept = accept
         self._wanted: _NextCall | None = None
 
@@ -67,7 +66,7 @@ class _Arrivals:
         return self._wanted
 
     def add(self, state: object, peer: str) -> None:
-        self._admitted.setdefault(peer, deque()).append(state)
+        self._admitted.add(peer, state)
         self.dispatch()
 
     def end_turn(self) -> None:
@@ -80,18 +79,20 @@ class _Arrivals:
     def dispatch(self) -> None:
         """Has the next call served, once gRPC's loop wants one and there is memory for it."""
         self.is_blocked = False
-        if not self._admitted or self._wanted is None or self._wanted.done():
+        wanted = self._wanted
+        if not self._admitted or wanted is None or wanted.done():
             return
-        for peer, calls in self._admitted.items():
-            held = self._accept(peer, calls[0])
+
+        def may_go(peer: str, state: object) -> bool:
+            held = self._accept(peer, state)
             if held is not None:
-                self._wanted.peer, self._wanted.held = peer, held
-                self._wanted.set_result(calls.popleft())
-                del self._admitted[peer]
-                if calls:
-                    self._admitted[peer] = calls
-                return
-        self.is_blocked = True
+                wanted.peer, wanted.held = peer, held
+            return held is not None
+
+        if turn := self._admitted.next(may_go):
+            wanted.set_result(turn[1])
+        else:
+            self.is_blocked = True
 
 
 class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
@@ -108,17 +109,15 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         self._channelz_id = max(_server_ids(), default=0)
         self._taken = 0
         self._never_accepted = 0
-        self._ending_silent: asyncio.Task[None] | None = None
-        if admission.messages is not None:
-            admission.messages.on_free = self._dispatch
-            self._ending_silent = loop.create_task(self._end_silent(admission.messages))
+        admission.messages.on_free = self._dispatch
+        self._ending_silent = loop.create_task(self._end_silent())
 
-    async def _end_silent(self, messages: MessageMemory) -> None:
+    async def _end_silent(self) -> None:
         """Ends calls whose message does not come, where others wait for their memory."""
         before: set[Reservation] = set()
         while True:
             await asyncio.sleep(_SILENCE_S)
-            unread = dict(messages.unread)
+            unread = dict(self._admission.messages.unread)
             if any(arrivals.is_blocked for arrivals in self._arrivals.values()):
                 for state in (call for message, call in unread.items() if message in before):
                     context = cygrpc._ServicerContext(state, None, None, self._event_loop)
@@ -166,8 +165,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                     else self._request_registered_call(method)
                 )
             except Exception as error:  # the server stops
-                if self._ending_silent is not None:
-                    self._ending_silent.cancel()
+                self._ending_silent.cancel()
                 arrivals.end(error)
                 return
             self._taken += 1

@@ -67,12 +67,13 @@ class MessageMemory(FairMemory):
     gRPC receives a message when its call is served; before that it keeps at most a window of it.
     """
 
-    def __init__(self, max_message_bytes: int = 1 << 20) -> None:
+    def __init__(self, max_message_bytes: int) -> None:
         """Starts empty; the maximum is what a call may need before its message is there."""
         super().__init__(max(_MESSAGE_BYTES, 4 * max_message_bytes))
         self._most = max_message_bytes
         self.on_free: Callable[[], None] = lambda: None
-        """Called when there is more."""
+        """Called when there is more, after a call did not get any."""
+        self._is_missed = False
         self.unread: dict[Reservation, object] = {}
         """Calls of one message that has not come yet, in their order."""
 
@@ -82,6 +83,7 @@ class MessageMemory(FairMemory):
         size = self._most if is_one else self._most // _MANY
         caller = _caller(method, peer)
         if not self._held.fits(caller, size):
+            self._is_missed = True
             return None
         self._held.take(caller, size)
         message = _Message(self, caller, size)
@@ -92,7 +94,9 @@ class MessageMemory(FairMemory):
     def give(self, caller: str, size: int) -> None:
         """Takes bytes back."""
         super().give(caller, size)
-        self.on_free()
+        if self._is_missed:
+            self._is_missed = False
+            self.on_free()
 
 
 class _Message(Reservation):
@@ -149,15 +153,15 @@ class Admission:
         self,
         peer_of: Callable[[Context], str],
         refuse: Callable[[str, Context, QueueFull], Awaitable[None]],
-        messages: MessageMemory | None = None,
+        max_message_bytes: int,
     ) -> None:
         """Starts without waiting calls.
 
         ``peer_of`` names the peer of a call, whose share it uses. ``refuse`` ends a call of a
-        method with an error, and counts it. Without memory for messages, they are not counted.
+        method with an error, and counts it.
         """
         self.peer_of = peer_of
-        self.messages = messages
+        self.messages = MessageMemory(max_message_bytes)
         self._refuse = refuse
         self._pending = PendingCalls()
         self._refused: Counter[str] = Counter()
@@ -177,14 +181,11 @@ class Admission:
 
         None if its peer can have none at the moment.
         """
-        held = set()
-        if self.messages is not None:
-            reservation = self.messages.take(method, peer, call)
-            if reservation is None:
-                return None
-            held.add(reservation)
+        reservation = self.messages.take(method, peer, call)
+        if reservation is None:
+            return None
         self._pending.leave(_caller(method, peer))
-        return held
+        return {reservation}
 
     def _note(self, method: str) -> None:
         if not self._refused:

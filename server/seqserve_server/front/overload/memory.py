@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from seqserve_server.contract.errors import Bound, InvalidRequest, QueueFull
 
@@ -64,6 +65,34 @@ class FairShare:
             del self._held[caller]
 
 
+Item = TypeVar("Item")
+
+
+class RoundRobin(dict[str, "deque[Item]"]):
+    """What callers wait with: those of one caller come in their order, and callers take turns."""
+
+    def add(self, caller: str, item: Item) -> None:
+        """Adds an item after those of its caller."""
+        self.setdefault(caller, deque()).append(item)
+
+    def remove(self, caller: str, item: Item) -> None:
+        """Removes an item whose caller waits no longer."""
+        self[caller].remove(item)
+        if not self[caller]:
+            del self[caller]
+
+    def next(self, may_go: Callable[[str, Item], bool]) -> tuple[str, Item] | None:
+        """Takes the first item of the next caller for whom it may go; None if there is none."""
+        for caller, items in self.items():
+            if may_go(caller, items[0]):
+                item = items.popleft()
+                del self[caller]
+                if items:
+                    self[caller] = items
+                return caller, item
+        return None
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
     size: int
@@ -88,8 +117,7 @@ class FairMemory:
         """Most bytes that one caller can reserve."""
         self._held = FairShare(max_bytes, caller_share)
         self._requests = FairShare(int(max_bytes * _WAITING_PART), caller_share)
-        # Calls that wait, in their order, by callers, which are in the order of their turns.
-        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._waiting: RoundRobin[_Waiting] = RoundRobin()
 
     @property
     def reserved_bytes(self) -> int:
@@ -132,7 +160,7 @@ class FairMemory:
         if not self._requests.fits(caller, held_bytes):
             raise self._full("calls wait for it already")
         waiting = _Waiting(size)
-        self._waiting.setdefault(caller, deque()).append(waiting)
+        self._waiting.add(caller, waiting)
         self._requests.take(caller, held_bytes)
         try:
             async with asyncio.timeout(None if max_wait_s == math.inf else max_wait_s):
@@ -142,7 +170,9 @@ class FairMemory:
                 # The turn came when it was no longer wanted.
                 self.give(caller, size)
             else:
-                self._leave(caller, waiting)
+                self._waiting.remove(caller, waiting)
+                # It may have been in the way of a smaller one.
+                self._grant()
             if isinstance(error, TimeoutError):
                 raise self._full(f"none was free for {max_wait_s:.3g} s") from None
             raise
@@ -152,34 +182,22 @@ class FairMemory:
     def _full(self, reason: str) -> QueueFull:
         return QueueFull(_IN_USE[self._bound].format(reason), _RETRY_S, self._bound)
 
-    def _leave(self, caller: str, waiting: _Waiting) -> None:
-        self._waiting[caller].remove(waiting)
-        if not self._waiting[caller]:
-            del self._waiting[caller]
-        # It may have been in the way of a smaller one.
-        self._grant()
-
     def give(self, caller: str, size: int) -> None:
         """Takes bytes back, and lets waiting calls have them."""
         self._held.give(caller, size)
-        self._grant()
+        if self._waiting:
+            self._grant()
 
     def _grant(self) -> None:
         """Serves the callers in turn, as long as the first call of any caller fits."""
-        passed = 0
-        while passed < len(self._waiting):
-            caller = next(iter(self._waiting))
-            calls = self._waiting.pop(caller)
-            # A cancelled waiter removes itself.
-            if not calls[0].granted.done() and self._held.fits(caller, calls[0].size):
-                waiting = calls.popleft()
-                self._held.take(caller, waiting.size)
-                waiting.granted.set_result(None)
-                passed = 0
-            else:
-                passed += 1
-            if calls:
-                self._waiting[caller] = calls
+        while turn := self._waiting.next(self._may_go):
+            caller, waiting = turn
+            self._held.take(caller, waiting.size)
+            waiting.granted.set_result(None)
+
+    def _may_go(self, caller: str, waiting: _Waiting) -> bool:
+        # A cancelled waiter removes itself.
+        return not waiting.granted.done() and self._held.fits(caller, waiting.size)
 
 
 class Reservation:

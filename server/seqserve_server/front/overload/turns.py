@@ -8,12 +8,11 @@ and a caller with many texts delays its own. Lives in the event loop; slices run
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import TypeAlias, TypeVar
 
 from seqserve_server.contract.errors import Bound
-from seqserve_server.front.overload.memory import MAX_WAIT_S, FairMemory
+from seqserve_server.front.overload.memory import MAX_WAIT_S, FairMemory, RoundRobin
 
 SLICE_S = 0.002
 """Time after which a slice ends, once its last step is over."""
@@ -35,8 +34,7 @@ class Turns:
     def __init__(self) -> None:
         self._is_taken = False
         self._last_caller = ""
-        # Callers in the order of their turns.
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: RoundRobin[asyncio.Future[None]] = RoundRobin()
 
     async def take(self, caller: str) -> None:
         """Waits for a turn, which lasts until :meth:`give`."""
@@ -44,7 +42,7 @@ class Turns:
             self._is_taken, self._last_caller = True, caller
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller, deque()).append(turn)
+        self._waiting.add(caller, turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -57,14 +55,12 @@ class Turns:
         """Ends a turn, and begins the next caller's."""
         while self._waiting:
             # Nobody has two turns in a row while others wait.
-            others = (caller for caller in self._waiting if caller != self._last_caller)
-            self._last_caller = caller = next(others, self._last_caller)
-            turns = self._waiting.pop(caller)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[caller] = turns
-            if not turn.done():
-                turn.set_result(None)
+            turn = self._waiting.next(lambda caller, _: caller != self._last_caller)
+            turn = turn or self._waiting.next(lambda *_: True)
+            assert turn is not None
+            self._last_caller, future = turn
+            if not future.done():
+                future.set_result(None)
                 return
         self._is_taken = False
 

@@ -3,11 +3,9 @@
 Calls are authorised before they are read.
 """
 
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import grpc
 
@@ -21,10 +19,8 @@ from seqserve_server.front.security.usage import Usage
 _OPTION = flag_of("tokens")
 _MAX_FILE_BYTES = 1 << 20
 
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-
 CALLER: ContextVar[TokenEntry | None] = ContextVar("caller", default=None)
-"""The token of the call that arrives; the next interceptor notes it in the call."""
+"""The token of the call whose task this is."""
 
 SCOPES: dict[str, Scope | None] = {
     # Probes and load balancers have no token; they learn which models are up, and no more.
@@ -126,32 +122,16 @@ def scope_of(method: str) -> Scope | None:
     return SCOPES.get(service, Scope.ADMIN)
 
 
-class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Refuses calls without a token, or whose token lacks the scope of the method.
+class Authorization:
+    """Refuses calls without a token, or whose token lacks the scope of the method."""
 
-    Runs before :class:`CallInterceptor`, so that no request of a refused call is read.
-    """
+    def __init__(self, tokens: Tokens, usage: Usage) -> None:
+        """Checks tokens, and what their names have used."""
+        self._tokens, self.usage = tokens, usage
 
-    def __init__(
-        self, tokens: Tokens, usage: Usage, refusing: Callable[[str, ServiceError], Handler]
-    ) -> None:
-        """Checks tokens; ``refusing`` makes a handler that ends a method's calls with an error."""
-        self._tokens, self._usage, self._refusing = tokens, usage, refusing
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
-        """Finds the handler of a call, or one that refuses it."""
-        method = handler_call_details.method
-        error = self._refusal(method, handler_call_details)
-        handler = await continuation(handler_call_details)
-        # A method that does not exist needs no protection, and its name must not become a label.
-        return handler if error is None or handler is None else self._refusing(method, error)
-
-    def _refusal(self, method: str, details: grpc.HandlerCallDetails) -> ServiceError | None:
-        scope = scope_of(method)
+    def refusal(self, details: grpc.HandlerCallDetails) -> ServiceError | None:
+        """Returns the error of a call that may not be served; notes its token in :data:`CALLER`."""
+        scope = scope_of(details.method)
         if scope is None:
             return None
         entry = self._tokens.find(token_of(details.invocation_metadata or ()))
@@ -160,4 +140,4 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
         CALLER.set(entry)
         if scope not in entry.scopes:
             return PermissionDenied(scope.value)
-        return self._usage.refusal(entry) if method.startswith(_LIMITED) else None
+        return self.usage.refusal(entry) if details.method.startswith(_LIMITED) else None

@@ -7,12 +7,12 @@ from seqserve.v1 import model_pb2_grpc
 from seqserve_server.artifact.template import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.fronts.shared_versions import Versions
-from seqserve_server.front.glossaries.folder import Glossaries
-from seqserve_server.front.glossaries.glossary import Glossary
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.overload.memory import AnswerSize
 from seqserve_server.front.security.tokens import CALLER
 from seqserve_server.front.security.usage import Usage
+from seqserve_server.text.glossary import Glossary
 
 _ON_CALL = "its first call loads it"
 
@@ -20,7 +20,7 @@ _ON_CALL = "its first call loads it"
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
-    def __init__(self, rollout: Versions, glossaries: Glossaries, usage: Usage) -> None:
+    def __init__(self, rollout: Versions, glossaries: GlossaryFolder, usage: Usage) -> None:
         self._rollout, self._glossaries, self._usage = rollout, glossaries, usage
         self._repository = rollout.repository
 

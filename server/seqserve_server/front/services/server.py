@@ -32,11 +32,11 @@ from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.detection import LanguageDetector
 from seqserve_server.front.generate.route import Directory
 from seqserve_server.front.generate.service import GenerationServicer
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
-from seqserve_server.front.overload.admission import Admission, MessageMemory
-from seqserve_server.front.security.protection import Certificates, Security
-from seqserve_server.front.security.tokens import AuthorizationInterceptor, Tokens
+from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.security.protection import Certificates, Security, security_of
+from seqserve_server.front.security.tokens import Authorization
 from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
@@ -68,7 +68,7 @@ class Server:
         metrics: Metrics,
         security: Security | None = None,
         tracing: Tracing | None = None,
-        glossaries: Glossaries | None = None,
+        glossaries: GlossaryFolder | None = None,
     ) -> None:
         """Binds the port; calls are answered after :meth:`start`."""
         self._rollout = rollout
@@ -80,21 +80,22 @@ class Server:
         self._interceptor = interceptor = CallInterceptor(
             metrics,
             tracing,
-            usage=self._usage,
+            authorization=Authorization(security.tokens, self._usage) if security.tokens else None,
             caller_metadata=options.caller_metadata,
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
         )
-        self._messages = MessageMemory(options.max_message_bytes)
-        admission = Admission(interceptor.peer_of, interceptor.refuse, self._messages)
+        self._admission = Admission(
+            interceptor.peer_of, interceptor.refuse, options.max_message_bytes
+        )
         self._draining = asyncio.Event()
         self._health = HealthServicer()
         self._detector = LanguageDetector()
-        self._glossaries = glossaries or Glossaries()
+        self._glossaries = glossaries or GlossaryFolder()
+        reloads = security.reloads
+        metrics.show_files(lambda: reloads() | self._glossaries.reloads(), security.expiry_s)
         self._watch_interval_s = options.watch_interval_s
-        self._server = new_server(
-            admission, self._interceptors(security.tokens), connection_arguments(options)
-        )
+        self._server = new_server(self._admission, [interceptor], connection_arguments(options))
         if isinstance(self._server, AcceptingServer):
             metrics.show_calls_never_accepted(self._server.calls_never_accepted)
         self._add_services(metrics)
@@ -157,14 +158,8 @@ class Server:
             await asyncio.to_thread(self._tracing.close)
         return finished
 
-    def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]
-        if tokens is None:
-            return [self._interceptor]
-        refusing = self._interceptor.refusing
-        return [AuthorizationInterceptor(tokens, self._usage, refusing), self._interceptor]
-
     def _add_services(self, metrics: Metrics) -> None:
-        directory = Directory(self._repository, self._detector, self._glossaries)
+        directory = Directory(self._repository, self._detector.detect, self._glossaries)
         generation = GenerationServicer(directory, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout, self._glossaries, self._usage)
@@ -184,6 +179,13 @@ class Server:
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status
         return statuses
+
+
+def read_files(options: ServeOptions) -> tuple[Security, GlossaryFolder]:
+    """Reads what the options name beside models; blocks. Raises OptionError if a file is broken."""
+    security, glossaries = security_of(options), GlossaryFolder(options.glossaries)
+    glossaries.open()
+    return security, glossaries
 
 
 _ALL_IPV4, _ALL_IPV6 = "0.0.0.0", "::"

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from prometheus_client import ProcessCollector, core
 from prometheus_client.registry import Collector
 
-from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.request import Priority
-from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats
+from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats, StatsReply
 from seqserve_server.front.engine_client.engine import ServingEngine
 from seqserve_server.front.telemetry.call_metrics import NAMES, VersionLabels, counter, gauge
 

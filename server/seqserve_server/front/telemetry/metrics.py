@@ -191,13 +191,19 @@ class Metrics:
         self._model_loads.labels("failure").inc()
 
     def called(
-        self, model: str, version: int, kind: Kind, duration_s: float, exemplar: dict[str, str]
+        self,
+        model: str,
+        version: int,
+        method: str,
+        code: str,
+        duration_s: float,
+        exemplar: dict[str, str],
     ) -> None:
         """Counts a finished call; the exemplar is the id of its trace or log line."""
         labels = VersionLabels.of(model, version)
         if labels not in self._shown:
             labels = VersionLabels.of(model, 0)
-        self._calls.observe(labels, kind, duration_s, exemplar)
+        self._calls.observe(labels, Kind(method, code), duration_s, exemplar)
 
     def numbers_differ(self, model: str, count: float) -> None:
         """Counts a call's answers whose numbers differ from their sources'."""

@@ -25,9 +25,7 @@ from seqserve_server.contract.messages import (
     LoadFailed,
     Message,
     MessageDecoder,
-    Ready,
     Setup,
-    StatsReply,
     StepEvents,
     Submit,
     Together,
@@ -36,6 +34,7 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority, ScoreSpec
+from seqserve_server.contract.stats import Ready, StatsReply
 from seqserve_server.engine.observer import StatsRecorder
 
 LIMITS = EngineLimits(workers=2, slots=64, max_queue=512, max_source_tokens_per_step=256)

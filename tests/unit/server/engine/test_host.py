@@ -19,9 +19,7 @@ from seqserve_server.contract.messages import (
     GetStats,
     LoadFailed,
     Message,
-    Ready,
     Setup,
-    StatsReply,
     StepEvents,
     Submit,
     encode_message,
@@ -29,6 +27,7 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
+from seqserve_server.contract.stats import Ready, StatsReply
 from seqserve_server.engine import host
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host

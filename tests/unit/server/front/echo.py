@@ -22,7 +22,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from seqserve_server.artifact.manifest import Architecture, Limits, Manifest
 from seqserve_server.contract.limits import Provider
-from seqserve_server.contract.messages import Ready
+from seqserve_server.contract.stats import Ready
 from seqserve_server.engine.candidate_step import Table
 from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes

@@ -34,7 +34,7 @@ from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -215,7 +215,7 @@ async def serving(
     repository = Repository(entries)
     repository.choose_default(default)
     rollout = rollout_of(repository, metrics)
-    listed = Glossaries(glossaries)
+    listed = GlossaryFolder(glossaries)
     listed.open()
     server = Server(options, rollout, metrics, security, tracing, listed)
     try:

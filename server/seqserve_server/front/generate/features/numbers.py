@@ -11,16 +11,10 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.alignment import links_of
 from seqserve_server.front.generate.features.terms import fault_of_tokens
-from seqserve_server.front.generate.records import (
-    ID_BYTES,
-    STRING_BYTES,
-    Asked,
-    Feature,
-    Part,
-    Span,
-)
+from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
 from seqserve_server.text.quantities.comparison import Difference, differences
 from seqserve_server.text.quantities.writing import written
+from seqserve_server.text.splitting import Span
 
 MOST_LISTED = 8
 """Differences that an answer lists."""

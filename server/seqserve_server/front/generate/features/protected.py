@@ -1,61 +1,14 @@
 """Protected texts: placeholders, addresses, and what the caller names, come back as they are."""
 
-import re
-from collections.abc import Sequence
-from functools import cache
-
 from seqserve.v1 import generation_pb2
-from seqserve.words import PLACEHOLDER
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.front.generate.alignment import Alignment
-from seqserve_server.front.generate.protected_places import is_missing, occurrences, restore
-from seqserve_server.front.generate.records import (
-    ID_BYTES,
-    STRING_BYTES,
-    Asked,
-    Feature,
-    Part,
-    Span,
-)
+from seqserve_server.front.generate.protected_places import restore
+from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
+from seqserve_server.text.protected import is_missing, protected_spans
 
 _MAX_CHARACTERS = 256
-_TLDS = "com|org|net|info|edu|gov|io|dev|app|ai|eu|de|at|ch|uk|fr|es|it|nl|pl|pt|br|cz|ru|jp|kr|cn"
-_EXTENSIONS = (
-    "txt|md|pdf|docx?|xlsx?|pptx?|odt|ods|epub|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|sql|db|html?"
-    "|css|jsx?|tsx?|py|rs|go|java|cpp|sh|bat|exe|dll|so|zip|gz|tgz|bz2|7z|rar|iso|dmg|deb|rpm|png|jpe?g"
-    "|gif|svg|webp|mp3|mp4|wav|flac|mkv|avi|mov|po|bin|onnx"
-)
-# Emoji of Unicode 16 and the characters that join and change them, UTS 51, ED-17a.
-_EMOJI = (
-    "[\U0001f000-\U0001faff\u203c\u2049\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf\u2934\u2935"
-    "\u2b05-\u2b55\u3030\u303d\u3297\u3299]"
-)
-_EMOJI_PART = "[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
-_NOT_PLACEHOLDERS = "|".join(
-    [
-        r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,500})?/?>",
-        r"`[^`\n]{1,200}`|\]\([^()\s]+\)",
-        r"\[\[\w+\]\]|\[[A-Z][A-Z_]+\]|\b__\w+__\b",
-        # An address without its scheme, and a file.
-        rf"(?<![\w.@/-])(?:[a-z0-9-]+\.)+(?:{_TLDS})(?![\w-]|\.\w)(?:[/?#][^\s<>()\[\]]*[\w/=])?",
-        r"(?<![\w/.~])(?:~|\.{1,2})?(?:/[\w.@+-]+){2,}/?|(?<!\w)(?:~|\.{1,2})/[\w.@+/-]*\w",
-        r"(?<!\w)[A-Za-z]:\\[\w.\\-]*\w",
-        rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})(?![\w-]|\.\w)",
-        # Versions: 1.2.3, v2.0, 0.85.x, 3.1.0-rc1. Two numbers alone may be a decimal fraction.
-        r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,}|\d+(?:\.\d+)*\.x)(?:[-+][A-Za-z][\w.]*\w|[-+]\d+)?(?![\w])",
-        # Codes: KX7-4492, MP3, COVID-19.
-        r"(?<![\w-])[A-Z]+(?:\d|-\d)[A-Z\d]*(?:-[A-Z\d]+)*(?![\w-])",
-        r"(?<!\w)\$[A-Za-z_]\w*|(?<![\w-])--[a-z][\w-]*\w",
-        r"(?<!\w)[A-Za-z]\w*(?:_\w+)+(?:\(\))?|(?<![\w.])[A-Za-z_][\w.]*\(\)",
-        r"(?<![\w&#])#[^\W\d_]\w*|(?<![\w@.])@[A-Za-z_][\w]*",
-        rf"(?:{_EMOJI}{_EMOJI_PART}*(?:\u200d{_EMOJI}{_EMOJI_PART}*)*|[0-9#*]\ufe0f?\u20e3)",
-    ]
-)
-
-
-# Characters of every placeholder; most sentences have none of them.
-_SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|\(\)|\]\(|{_EMOJI}")
 _CHARACTER_BYTES = 4
 
 
@@ -120,23 +73,3 @@ class _Protected(Feature):
         restore(message, part.original, part.protected)
         if not self._returns_alignment:
             message.ClearField("alignment")
-
-
-def protected_spans(text: str, texts: Sequence[str], has_placeholders: bool) -> list[Span]:
-    """Finds the spans of a text that are protected, in order; none is in another.
-
-    Of spans that overlap the first one counts, and the longest of those that begin with it.
-    """
-    overlapping = [span for each in texts for span in occurrences(each, text)]
-    if has_placeholders and _SIGN.search(text):
-        overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
-    spans: list[Span] = []
-    for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
-        if not spans or span.begin >= spans[-1].end:
-            spans.append(span)
-    return spans
-
-
-@cache
-def _placeholders() -> re.Pattern[str]:
-    return re.compile(f"{PLACEHOLDER}|{_NOT_PLACEHOLDERS}")

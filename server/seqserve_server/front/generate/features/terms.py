@@ -9,7 +9,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.front.generate.records import STRING_BYTES, Asked, Feature, Part
-from seqserve_server.front.glossaries.glossary import fault_of
+from seqserve_server.text.glossary import fault_of
 from seqserve_server.text.tokenizer import Tokenizer
 
 Term = generation_pb2.Term

@@ -26,7 +26,7 @@ from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.answer import answer, counted_stream
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.records import GenerateRequest, Source
-from seqserve_server.front.generate.route import Directory, route_to
+from seqserve_server.front.generate.route import Directory, find_model, route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.services.open_inference.model_control import (
     ModelControlServicer,
@@ -167,7 +167,7 @@ class InferenceServicer(ModelControlServicer):
 
     async def _read(self, request: Request, call: ServerCall) -> tuple[InferenceRequest, Job]:
         version = version_of("model_version", request.model_version)
-        model = await call.resolve(self._repository, request.model_name, version)
+        model = await find_model(request.model_name, version, self._repository, call)
         inference = InferenceRequest.read(request, model.manifest)
         generate = inference.generate_request()
         try:

@@ -36,8 +36,6 @@ from seqserve_server.contract.messages import (
     GetStats,
     LoadFailed,
     Message,
-    Ready,
-    StatsReply,
     StepEvents,
     Submit,
     Together,
@@ -46,7 +44,7 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
-from seqserve_server.contract.stats import EngineStats
+from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
 from seqserve_server.engine.observer import StatsRecorder
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker

@@ -17,10 +17,10 @@ from seqserve_server.contract.errors import (
     QueueFull,
 )
 from seqserve_server.contract.events import Failed
-from seqserve_server.contract.messages import Cancel, GetStats, Ready, StatsReply, Submit
+from seqserve_server.contract.messages import Cancel, GetStats, Submit
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.stats import EngineStats
+from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
 from seqserve_server.front.engine_client import engine, group
 from seqserve_server.front.engine_client.engine import QueueKey
 from seqserve_server.front.engine_client.group import LaunchedGroup

@@ -20,9 +20,7 @@ from seqserve_server.contract.messages import (
     GetStats,
     LoadFailed,
     Message,
-    Ready,
     Setup,
-    StatsReply,
     StepEvents,
     Submit,
     encode_message,
@@ -30,6 +28,7 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.stats import Ready, StatsReply
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.process.logs import LogFormat, LogLevel

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqserve.errors import SeqserveError
-from seqserve_server.contract.messages import Ready
+from seqserve_server.contract.stats import Ready
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.front import Front, FrontState
 from seqserve_server.front.fronts.fronts import Fronts

@@ -17,11 +17,12 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Ti
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
 from seqserve_server.front.generate.job import generated_size
 from seqserve_server.front.generate.joined import Joined
-from seqserve_server.front.generate.records import STRING_BYTES, Options, Segmentation
+from seqserve_server.front.generate.records import STRING_BYTES, Options
 from seqserve_server.front.generate.scoring import attended_size, weights_of
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.memory import AnswerSize
 from seqserve_server.front.overload.turns import run_now
+from seqserve_server.text.splitting import Segmentation
 
 TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(name="a-model-of-some-name", version=12345), TOKENIZER)

@@ -14,7 +14,8 @@ import pytest_asyncio
 import uvloop
 
 from seqserve_server.contract.errors import ModelUnavailable, QueueFull
-from seqserve_server.front.generate.detection import MAX_CHARACTERS, LanguageDetector
+from seqserve_server.contract.limits import DETECTED_CHARACTERS
+from seqserve_server.front.generate.detection import LanguageDetector
 
 KOREAN, GREEK = "안녕하세요", "Καλημέρα"
 
@@ -35,7 +36,7 @@ async def test_the_codes_are_those_that_were_asked_for(detector: LanguageDetecto
 
 
 async def test_only_the_beginning_of_a_text_is_looked_at(detector: LanguageDetector) -> None:
-    text = KOREAN + " " * MAX_CHARACTERS + GREEK * 1000
+    text = KOREAN + " " * DETECTED_CHARACTERS + GREEK * 1000
     assert (await detector.detect(text, ["el", "ko"]))[0].language == "ko"
 
 

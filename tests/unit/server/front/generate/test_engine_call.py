@@ -58,6 +58,7 @@ def call(
     engine: FakeEngine,
     age_s: float = 0.0,
     remaining_s: float | None = None,
+    is_bulk: bool = False,
     **options: Any,
 ) -> EngineCall[Finished]:
     arrived_s = time.monotonic() - age_s
@@ -67,6 +68,7 @@ def call(
         arrived_s=arrived_s,
         deadline_s=None if remaining_s is None else arrived_s + remaining_s,
         streamed=True,
+        is_bulk=is_bulk,
     )
     record = CallRecord(path="/s/m", request_id="1")
     return EngineCall(cast(EngineGroup, engine), spec, record, answer_of)
@@ -153,27 +155,27 @@ class FullEngine(FakeEngine):
 
 async def test_one_of_many_tries_again_after_a_refusal() -> None:
     engine = FullEngine(3)
-    assert await call(engine).begin(retries=True) == ANSWER
+    assert await call(engine, is_bulk=True).begin() == ANSWER
     assert len(engine.specs) == 4
 
 
 async def test_one_of_many_tries_again_as_often_as_it_may() -> None:
     engine = FullEngine(20)
-    assert await call(engine).begin(retries=True) == ANSWER
+    assert await call(engine, is_bulk=True).begin() == ANSWER
     assert len(engine.specs) == 21
 
 
 async def test_time_limit_of_one_of_many_counts_from_its_arrival() -> None:
     engine = FullEngine(99, retry_after_s=0.02)
     with pytest.raises(QueueFull):
-        await call(engine, time_limit_s=0.05).begin(retries=True)
+        await call(engine, is_bulk=True, time_limit_s=0.05).begin()
     assert 1 <= len(engine.specs) <= 3
 
 
 async def test_one_of_many_does_not_try_again_after_its_deadline() -> None:
     engine = FullEngine(99, retry_after_s=5.0)
     with pytest.raises(QueueFull):
-        await call(engine, remaining_s=4.0).begin(retries=True)
+        await call(engine, remaining_s=4.0, is_bulk=True).begin()
     assert len(engine.specs) == 1
 
 

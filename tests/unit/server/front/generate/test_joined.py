@@ -4,8 +4,7 @@ import pytest
 
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.joined import TextJoiner
-from seqserve_server.front.generate.records import Segmentation
-from seqserve_server.front.generate.splitting import split
+from seqserve_server.text.splitting import Segmentation, split
 
 
 def joined(source: str, *texts: str, language: str = "en") -> str:

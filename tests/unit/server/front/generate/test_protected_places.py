@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.front.generate.protected_places import restore
-from seqserve_server.front.generate.records import Span
+from seqserve_server.text.splitting import Span
 
 GENERATED, ALIGNED = pb.PLACEMENT_GENERATED, pb.PLACEMENT_ALIGNED
 INSERTED, LOST = pb.PLACEMENT_INSERTED, pb.PLACEMENT_LOST

@@ -17,9 +17,9 @@ from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFu
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.alignment import floats
-from seqserve_server.front.generate.records import Span
 from seqserve_server.front.generate.scoring import weights_of
-from seqserve_server.front.models.loaded_model import KnownOptions, ServedModel
+from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.text.splitting import Span
 
 TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(version=3), TOKENIZER)
@@ -29,9 +29,7 @@ SOURCE = TOKENIZER.encode("xyz")
 
 def with_scorer(model: ServedModel) -> ServedModel:
     files = {**model.manifest.files, SCORER: FileDigest(sha256="", bytes=0)}
-    return replace(
-        model, manifest=replace(model.manifest, files=files), known_options=KnownOptions()
-    )
+    return replace(model, manifest=replace(model.manifest, files=files), known_options={})
 
 
 def ids(text: str) -> list[int]:

@@ -1,18 +1,21 @@
-"""Which model, priority and glossary a request gets."""
+"""Which model, priority and glossary a request gets; a call keeps the version that it got."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.server.front.echo import manifest
+from tests.unit.server.front.echo import echo_model, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.template import Template
-from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.errors import Draining, InvalidRequest, ModelUnavailable
 from seqserve_server.contract.request import Priority
-from seqserve_server.front.generate.route import priority_of
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.route import find_model, priority_of
+from seqserve_server.front.glossaries import GlossaryFolder
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.repository import Entry, Repository
 
 Options = generation_pb2.GenerationOptions
 
@@ -36,7 +39,7 @@ def manifest_of(source: dict[str, str], target: dict[str, str]) -> Manifest:
 def test_a_glossary_is_for_the_languages_of_the_request_or_of_the_model(tmp_path: Path) -> None:
     for pair in ("en-de", "ko-de"):
         (tmp_path / f"a.{pair}.tsv").write_text("tea\tTee\n")
-    glossaries = Glossaries(tmp_path)
+    glossaries = GlossaryFolder(tmp_path)
     glossaries.open()
 
     def found(manifest: Manifest, **options: str) -> str:
@@ -52,3 +55,46 @@ def test_a_glossary_is_for_the_languages_of_the_request_or_of_the_model(tmp_path
         found(several)
     with pytest.raises(InvalidRequest, match="the request is for en to fr"):
         found(manifest_of({"en": ""}, {"fr": ""}))
+
+
+def entry(version: int) -> Entry:
+    model = echo_model(manifest(version=version))
+    return Entry(name="echo", version=version, state=ModelState.READY, model=model)
+
+
+async def test_call_that_asks_again_gets_the_version_it_has() -> None:
+    older, newer = entry(1), entry(2)
+    repository = Repository([older])
+    repository.choose_default()
+    call = ServerCall(path="/s/m", request_id="1")
+    model = await find_model("", 0, repository, call)
+    assert model is older.model and call.model == "echo"
+    repository.add(newer)
+    older.move(ModelState.DRAINING)
+    for name, version in (("", 0), ("echo", 0), ("echo", 1)):
+        assert await find_model(name, version, repository, call) is model
+    assert await find_model("echo", 2, repository, call) is newer.model
+    assert not await model.calls.wait_idle(0.0)
+    call.release_models()
+    assert await model.calls.wait_idle(0.0)
+    # A version that drains takes no other call.
+    other = ServerCall(path="/s/m", request_id="2")
+    assert await find_model("", 0, repository, other) is newer.model
+    with pytest.raises(ModelUnavailable, match="echo/1 is being unloaded"):
+        await find_model("echo", 1, repository, other)
+
+
+async def test_server_that_shuts_down_gives_a_version_only_to_a_call_that_has_one() -> None:
+    repository = Repository([entry(1)])
+    repository.choose_default()
+    call = ServerCall(path="/s/m", request_id="1")
+    model = await find_model("", 0, repository, call)
+    repository.is_closed = True
+    assert await find_model("", 0, repository, call) is model
+    late = ServerCall(path="/s/m", request_id="2")
+    with pytest.raises(Draining):
+        await find_model("", 0, repository, late)
+    # The refusal counts for the model that the call would have had.
+    assert late.model == "echo" and late.models == []
+    call.release_models()
+    assert await model.calls.wait_idle(0.0)

@@ -18,7 +18,7 @@ from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop
+from seqserve_server.front.generate.records import Hop, Route
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now
 
@@ -58,10 +58,10 @@ def answered(
     options = compile_options(generation_pb2.GenerationOptions(**sent), MODEL)
     engine = TryingEngine(target, second)
     job = Job(
-        hop=Hop(replace(MODEL, engine=cast(Any, engine)), options),
+        route=Route(
+            (Hop(replace(MODEL, engine=cast(Any, engine)), options),), Priority.NORMAL, False
+        ),
         sources=[run_now(SourceReader(MODEL, options).read(source))],
-        priority=Priority.NORMAL,
-        is_bulk=False,
         call=ServerCall(path="", request_id=""),
         window=Window(1),
     )

@@ -10,7 +10,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Segmentation
+from seqserve_server.text.splitting import Segmentation
 
 Options = generation_pb2.GenerationOptions
 CODES = {"deu_Latn": "a", "eng_Latn": "b", "zh_Hans": "c"}

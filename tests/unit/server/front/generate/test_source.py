@@ -10,10 +10,11 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
 from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Options, Segmentation
+from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.scoring import target_tokens
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now
+from seqserve_server.text.splitting import Segmentation
 
 MODEL = echo_model(max_rows=4)
 OPTIONS = DecodingOptions(max_decoding_length=MAX_TARGET)

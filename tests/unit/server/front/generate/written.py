@@ -14,8 +14,9 @@ from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Part, Source, Span
+from seqserve_server.front.generate.records import Hop, Part, Route, Source
 from seqserve_server.front.models.loaded_model import ServedModel
+from seqserve_server.text.splitting import Span
 
 
 class AnsweringEngine:
@@ -68,10 +69,10 @@ def written(
     source = Source(text, [part], len(tokens), is_divided=False)
     engine = AnsweringEngine(answer, timeline or Timeline(), attention, while_fetching)
     job = Job(
-        hop=Hop(replace(model, engine=cast(Any, engine)), options),
+        route=Route(
+            (Hop(replace(model, engine=cast(Any, engine)), options),), Priority.NORMAL, False
+        ),
         sources=[source],
-        priority=Priority.NORMAL,
-        is_bulk=False,
         call=call or ServerCall(path="", request_id=""),
         window=Window(1),
     )

@@ -34,7 +34,7 @@ from seqserve_server.artifact.manifest import SCORER, Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Entry, Repository
@@ -118,7 +118,7 @@ async def front(server_name: str) -> AsyncIterator[Front]:
     with TemporaryDirectory() as folder:
         lines = "".join(f"{source}\t{target}\n" for source, target in GLOSSARY.items())
         Path(folder, "drinks.en-de.tsv").write_text(lines)
-        glossaries = Glossaries(Path(folder))
+        glossaries = GlossaryFolder(Path(folder))
         glossaries.open()
     server = Server(options, rollout_of(repository, metrics), metrics, glossaries=glossaries)
     try:

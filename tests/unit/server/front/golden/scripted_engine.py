@@ -25,10 +25,9 @@ from seqserve_server.contract.events import (
     Timeline,
     TopTokens,
 )
-from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
-from seqserve_server.contract.stats import EngineStats
+from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.text.tokenizer import Tokenizer

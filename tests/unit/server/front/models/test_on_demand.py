@@ -31,7 +31,7 @@ from seqserve_server.contract.errors import (
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
-from seqserve_server.front.glossaries.folder import Glossaries
+from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models import on_demand
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -88,14 +88,14 @@ class Lazy(Watched):
     async def ask(self, name: str, version: int = 0) -> str:
         """Gives the label of the version that a call is given, which ends at once."""
         call = self.call()
-        model = await call.resolve(self.repository, name, version)
+        model = await route.find_model(name, version, self.repository, call)
         call.release_models()
         return model.manifest.label
 
     async def ask_for_pair(self, source: str, target: str) -> list[str]:
         """Gives the labels of the versions for a pair of languages."""
         options = pb.GenerationOptions(source_language=source, target_language=target)
-        directory = route.Directory(self.repository, cast(Any, None), Glossaries())
+        directory = route.Directory(self.repository, cast(Any, None), GlossaryFolder())
         call = self.call()
         models, *_ = await route._models(pb.GenerateRequest(options=options), directory, call)
         call.release_models()
@@ -180,7 +180,7 @@ async def test_a_version_in_use_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     async with lazy(tmp_path, "a", "b", "c") as server:
         calls = {name: server.call() for name in ("a", "b")}
         for name, call in calls.items():
-            await call.resolve(server.repository, name, 0)
+            await route.find_model(name, 0, server.repository, call)
         third = asyncio.create_task(server.ask("c"))
         await asyncio.sleep(3 * on_demand._POLL_S)
         assert server.loaded == {"a/1", "b/1"} and not third.done()
@@ -189,7 +189,7 @@ async def test_a_version_in_use_stays(tmp_path: Path, monkeypatch: pytest.Monkey
         assert server.loaded == {"a/1", "c/1"}
         # Two of them do not fit beside the one that is in use, however long a call waits.
         monkeypatch.setattr(on_demand, "_ROOM_S", 0.05)
-        await calls["b"].resolve(server.repository, "c", 0)
+        await route.find_model("c", 0, server.repository, calls["b"])
         with pytest.raises(ModelUnavailable, match="b/1 is not loaded, and calls or an admin"):
             await server.ask("b")
         for call in calls.values():
@@ -213,7 +213,7 @@ async def test_whatever_callers_do_memory_is_bounded_and_versions_in_use_stay(
                 with suppress(TimeoutError, ModelNotLoaded):
                     async with asyncio.timeout(patience_s):
                         for name in names:
-                            await call.resolve(server.repository, name, 0)
+                            await route.find_model(name, 0, server.repository, call)
                 for _ in range(random.randrange(3)):
                     await asyncio.sleep(0.002)
                     assert all(model.engine.status.is_up for model in call.models)
@@ -304,7 +304,7 @@ async def test_one_client_cannot_take_all_places_to_wait(tmp_path: Path) -> None
         with pytest.raises(QueueFull, match="3 calls wait for models that are loading"):
             await server.ask("a")
         other = server.call("bob")
-        waiting = asyncio.create_task(other.resolve(server.repository, "a", 0))
+        waiting = asyncio.create_task(route.find_model("a", 0, server.repository, other))
         server.loader.may_load.set()
         assert await asyncio.gather(*calls) == ["a/1"] * 3
         assert (await waiting).manifest.name == "a"
@@ -314,7 +314,7 @@ async def test_one_client_cannot_take_all_places_to_wait(tmp_path: Path) -> None
 async def test_the_end_of_a_server_ends_the_calls_that_wait(tmp_path: Path) -> None:
     async with lazy(tmp_path, "a", "b", room=1) as server:
         holder = server.call()
-        await holder.resolve(server.repository, "a", 0)
+        await route.find_model("a", 0, server.repository, holder)
         waiting = asyncio.create_task(server.ask("b"))
         await asyncio.sleep(2 * on_demand._POLL_S)
         server.rollout.close()

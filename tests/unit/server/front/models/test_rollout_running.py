@@ -21,6 +21,7 @@ from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
 from tests.unit.server.front.service import until
 
+from seqserve_server.artifact.repository import Listing
 from seqserve_server.contract.errors import (
     ArtifactError,
     Draining,
@@ -34,7 +35,6 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 from seqserve_server.front.models import folders
-from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader

@@ -20,7 +20,7 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.front.call.wire import at_end, held
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
-from seqserve_server.front.overload.admission import PEER, Admission, MessageMemory
+from seqserve_server.front.overload.admission import PEER, Admission
 from seqserve_server.front.overload.memory import release_all
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -40,7 +40,8 @@ async def refuse(method: str, context: Any, full: QueueFull) -> None:
 
 
 def open_admission(peer_of: Callable[[Any], str] = lambda context: "peer") -> Admission:
-    return Admission(peer_of, refuse)
+    # Nothing here gives back the memory for a message.
+    return Admission(peer_of, refuse, max_message_bytes=0)
 
 
 @asynccontextmanager
@@ -206,8 +207,7 @@ KB = 1 << 10
 class Reading(Servicer):
     """Notes how many messages are there at a time."""
 
-    def __init__(self, memory: MessageMemory) -> None:
-        self.memory = memory
+    def __init__(self) -> None:
         self.most = self.now = 0
         self.may_end = asyncio.Event()
         self.served: list[str] = []
@@ -227,10 +227,9 @@ class Reading(Servicer):
 @pytest.mark.parametrize("callers", [1, 2])
 async def test_no_more_messages_are_received_than_there_is_memory_for(callers: int) -> None:
     # For 64 messages, of which a caller that is alone may have half.
-    memory = MessageMemory(1 << 20)
-    reading = Reading(memory)
+    reading = Reading()
     peers = cycle([f"peer {number}" for number in range(callers)])
-    admission = Admission(lambda context: next(peers), refuse, memory)
+    admission = Admission(lambda context: next(peers), refuse, max_message_bytes=1 << 20)
     server: Any = new_server(admission, [], [])
     generation_pb2_grpc.add_GenerationServiceServicer_to_server(reading, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -246,7 +245,7 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     assert reading.most == callers * share
     # In turn, also where one caller's calls wait alone.
     assert Counter(reading.served) == {f"peer {each}": 100 // callers for each in range(callers)}
-    await until(lambda: not memory.reserved_bytes)
+    await until(lambda: not admission.messages.reserved_bytes)
     await server.stop(0)
 
 
@@ -259,7 +258,7 @@ async def test_calls_without_a_message_do_not_keep_others_waiting(
         path = {":path": "/seqserve.v1.GenerationService/Generate"}
         # Half of the memory is for 32 messages.
         writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
-        await until(lambda: len(service.server._messages.unread) == 32)
+        await until(lambda: len(service.server._admission.messages.unread) == 32)
         assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
         await reader.readuntil(b"others wait")
         writer.close()

@@ -26,7 +26,7 @@ from seqserve_server.contract.request import Spec
 from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.security.protection import Security
-from seqserve_server.front.security.tokens import SCOPES, AuthorizationInterceptor, Tokens, scope_of
+from seqserve_server.front.security.tokens import SCOPES, Authorization, Tokens, scope_of
 from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -185,9 +185,8 @@ def handlers(reached: list[str]) -> grpc.GenericRpcHandler:
 
 @pytest_asyncio.fixture
 async def door(tokens: Path) -> AsyncIterator[Door]:
-    calls = CallInterceptor(Metrics())
-    gate = AuthorizationInterceptor(Tokens(tokens), Usage(), calls.refusing)
-    server = grpc.aio.server(interceptors=[gate, calls])
+    calls = CallInterceptor(Metrics(), authorization=Authorization(Tokens(tokens), Usage()))
+    server = grpc.aio.server(interceptors=[calls])
     reached: list[str] = []
     server.add_generic_rpc_handlers((handlers(reached),))
     port = server.add_insecure_port("127.0.0.1:0")

@@ -9,8 +9,7 @@ from functools import partial
 import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from seqserve_server.contract.messages import Ready, StatsReply
-from seqserve_server.contract.stats import EngineStats
+from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
 from seqserve_server.engine.observer import StatsRecorder
 from seqserve_server.front.engine_client.engine import EngineStatus
 from seqserve_server.front.telemetry import engine_metrics as module

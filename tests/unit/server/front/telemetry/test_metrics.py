@@ -73,7 +73,7 @@ def metrics_of_a_server() -> Metrics:
     metrics.cache_counts("m", 1)
     metrics.show_versions(lambda: [("m", 1, "ready")])
     metrics.show_files(lambda: {"--tokens": (True, 2.0)}, lambda: {"--tls-certificate": 3.0})
-    metrics.called("m", 1, GENERATE, 0.1, {"request_id": "a1"})
+    metrics.called("m", 1, *GENERATE, 0.1, {"request_id": "a1"})
     metrics.refused("m", QueueFull("full", 1.0))
     metrics.numbers_differ("m", 2)
     return metrics
@@ -190,7 +190,7 @@ def test_series_of_an_unloaded_version_end_once_they_were_scraped() -> None:
 
     for times in (1, 2):
         metrics.model_loaded("m", 3, "int8", "cpu", busy(), 0.5)
-        metrics.called("m", 3, GENERATE, 0.1, {})
+        metrics.called("m", 3, *GENERATE, 0.1, {})
         metrics.cache_counts("m", 3).evictions += 1
         metrics.model_unloaded("m", 3, "int8", "cpu")
         assert shown() == (times, times, times, 0)
@@ -199,7 +199,7 @@ def test_series_of_an_unloaded_version_end_once_they_were_scraped() -> None:
     metrics.forget_model("m", 3)
     assert shown() == (2, 2, 3, 0)
     metrics.model_unloaded("m", 3, "int8", "cpu")
-    metrics.called("m", 3, GENERATE, 0.1, {})
+    metrics.called("m", 3, *GENERATE, 0.1, {})
     assert shown() == (3, 2, 3, 0)
     metrics.forget_model("m", 3)
     assert 'version="3"' not in generate_latest(metrics.registry).decode()
@@ -208,7 +208,7 @@ def test_series_of_an_unloaded_version_end_once_they_were_scraped() -> None:
 @pytest.mark.parametrize(("model", "version"), [("", 0), ("m", 9)])
 def test_calls_of_no_version_that_is_loaded_have_no_version(model: str, version: int) -> None:
     metrics = metrics_of_a_server()
-    metrics.called(model, version, GENERATE, 0.1, {})
+    metrics.called(model, version, *GENERATE, 0.1, {})
     labels = {"model": model, "version": "", **GENERATE._asdict()}
     assert value(metrics, "requests_total", **labels) == 1
 
@@ -217,7 +217,7 @@ def test_durations_are_kept_by_outcome() -> None:
     metrics = metrics_of_a_server()
     for _ in range(9):
         refused = Kind(GENERATE.method, "RESOURCE_EXHAUSTED")
-        metrics.called("m", 1, refused, 0.0003, {})
+        metrics.called("m", 1, *refused, 0.0003, {})
     labels = {"method": GENERATE.method, "model": "m", "version": "1", "le": "0.0005"}
     name = "request_duration_seconds_bucket"
     assert value(metrics, name, code="OK", **labels) == 0

@@ -221,7 +221,7 @@ def test_series_do_not_depend_on_the_format() -> None:
 def test_bucket_has_its_last_call_as_exemplar() -> None:
     metrics = Metrics()
     for id_, duration_s in (("first", 0.0101), ("second", 0.0102), ("slow", 30.0)):
-        metrics.called("m", 0, GENERATE, duration_s, {"trace_id": id_})
+        metrics.called("m", 0, *GENERATE, duration_s, {"trace_id": id_})
     text = render(metrics.registry, OPENMETRICS)[0].decode()
     exemplars = [
         sample.exemplar

@@ -6,15 +6,10 @@ from hypothesis import strategies as st
 from tests.unit.server.front.generate.features.asking import asked, part
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.generate.features.casing import (
-    casing,
-    is_all_caps,
-    is_title_case,
-    uppercase,
-    usual_letters,
-)
-from seqserve_server.front.generate.features.protected import protected_spans
-from seqserve_server.front.generate.records import Span
+from seqserve_server.front.generate.features.casing import casing, uppercase
+from seqserve_server.text.letter_case import is_all_caps, is_title_case, usual_letters
+from seqserve_server.text.protected import protected_spans
+from seqserve_server.text.splitting import Span
 
 # The commonest first.
 VOCABULARY = ["the", "in", "i", "I", "was", "born", "terms", "conditions", "us", "US", "Hawaii"]

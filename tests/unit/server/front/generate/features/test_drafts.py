@@ -15,9 +15,10 @@ from seqserve_server.front.generate.engine_call import answer_of
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.part_call import engine_call
-from seqserve_server.front.generate.records import Hop, Options, Part, Span
+from seqserve_server.front.generate.records import Hop, Options, Part, Route
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now
+from seqserve_server.text.splitting import Span
 
 MODEL = echo_model(max_rows=4)
 
@@ -40,15 +41,13 @@ def test_text_is_tokenized_with_its_end() -> None:
 async def test_engine_gets_it() -> None:
     options = DecodingOptions(max_decoding_length=MAX_TARGET)
     job = Job(
-        hop=Hop(MODEL, Options(decoding=options)),
+        route=Route((Hop(MODEL, Options(decoding=options)),), Priority.NORMAL, is_bulk=False),
         sources=[],
-        priority=Priority.NORMAL,
-        is_bulk=False,
         call=ServerCall(path="", request_id=""),
         window=Window(1),
     )
     part = Part(Span(0, 1), "a", "a", [5, 2], options, draft=(7, 2))
-    spec = engine_call(job, part, answer_of, is_bulk=False).spec
+    spec = engine_call(job, part, answer_of).spec
     assert isinstance(spec, GenerateSpec)
     assert pickle.loads(pickle.dumps(spec)).draft == (7, 2)
 

@@ -14,10 +14,11 @@ from seqserve_server.contract.options import Sampling
 from seqserve_server.front.generate.alignment import Link, message_of
 from seqserve_server.front.generate.features.numbers import MOST_LISTED, numbers
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Feature, Part, Span
+from seqserve_server.front.generate.records import Feature, Part
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now
 from seqserve_server.text.quantities.comparison import Difference
+from seqserve_server.text.splitting import Span
 
 TOKENIZER = byte_tokenizer()
 PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})

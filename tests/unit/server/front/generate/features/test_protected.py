@@ -7,7 +7,8 @@ from tests.unit.server.front.generate.features.asking import asked, part
 
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.generate.features.protected import protected
-from seqserve_server.front.generate.records import Span, without
+from seqserve_server.front.generate.records import without
+from seqserve_server.text.splitting import Span
 
 
 def kept(text: str, *keep: str, keep_placeholders: bool = True) -> list[str]:

@@ -10,13 +10,9 @@ from tests.unit.server.front.generate.features.asking import asked, part
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.generate.features.terms import (
-    check_terms,
-    terms,
-    tokenized_terms,
-)
+from seqserve_server.front.generate.features.terms import check_terms, terms, tokenized_terms
 from seqserve_server.front.generate.records import Feature
-from seqserve_server.front.glossaries.glossary import Glossary, Label
+from seqserve_server.text.glossary import Glossary, Label
 
 TOKENIZER = byte_tokenizer()
 MODEL = echo_model(tokenizer=TOKENIZER, max_rows=4)

@@ -9,20 +9,14 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 from tests.unit.server.front.echo import manifest
-from tests.unit.server.front.service import (
-    Service,
-    awaited,
-    details,
-    failure,
-    until,
-)
+from tests.unit.server.front.service import Service, awaited, details, failure, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve import __version__
 from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import ModelUnavailable
-from seqserve_server.contract.messages import Ready
 from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.stats import Ready
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import Control, ModelState

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.front.glossaries.glossary import (
+from seqserve_server.text.glossary import (
     MAX_ENTRIES,
     MAX_WORDS,
     Glossary,

@@ -1,4 +1,4 @@
-"""One glossary: its entries, and the ones that a text contains.
+"""Glossaries: their entries, the ones that a text contains, and which of them a request names.
 
 Whole words match, at most as many as an entry may have, so a search takes time in proportion to the
 text, whatever the text is.
@@ -12,10 +12,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.template import Template
+from seqserve_server.contract.errors import InvalidRequest, truncated_list
 
 Term = generation_pb2.Term
 
+OPTION = "--glossaries"
 MAX_CHARACTERS = 256
 """Most characters of the source and of the target of a term, in code points."""
 MAX_ENTRIES = 10_000
@@ -105,6 +109,54 @@ class Glossary:
             end, entry = max(ends, key=lambda each: each[0])
             if entry is not None:
                 yield _Match(begin, end, words[end - 1].end - word.begin, entry)
+
+
+class Glossaries:
+    """The glossaries that requests may name."""
+
+    def __init__(self) -> None:
+        self.listed: list[Glossary] = []
+        """All of them, by name and languages."""
+
+    def of_request(
+        self, options: generation_pb2.GenerationOptions, template: Template | None
+    ) -> Glossary | None:
+        """Finds the glossary that a request names, for its languages or its model's."""
+        if not options.glossary:
+            return None
+        source, target = (
+            getattr(options, f"{role}_language") or (next(iter(known)) if len(known) == 1 else "")
+            for role, known in (template or Template()).languages.items()
+        )
+        return self.find(options.glossary, source, target)
+
+    def find(
+        self, name: str, source: str, target: str, field: str = "options.glossary"
+    ) -> Glossary:
+        """Finds the glossary of a name for two languages, whose codes may be empty."""
+        glossaries = self.listed
+        named = [glossary for glossary in glossaries if glossary.label.name == name]
+        if not named:
+            names = sorted({glossary.label.name for glossary in glossaries})
+            known = f"there are {truncated_list(names)}" if names else f"it has none ({OPTION})"
+            raise InvalidRequest(field, f"{name!r:.80} is not a glossary of the server; {known}")
+        wanted = [(folded(code), index) for index, code in enumerate((source, target), 1) if code]
+        fitting = [
+            glossary
+            for glossary in named
+            if all(code.may_be(folded(glossary.label[index])) for code, index in wanted)
+        ]
+        equal = [
+            glossary
+            for glossary in fitting
+            if all(code == folded(glossary.label[index]) for code, index in wanted)
+        ]
+        for choices in (equal, fitting):
+            if len(choices) == 1:
+                return choices[0]
+        pairs = truncated_list(f"{each.label.source} to {each.label.target}" for each in named)
+        languages = f"{source or 'any language'} to {target or 'any language'}"
+        raise InvalidRequest(field, f"{name!r:.80} is for {pairs}; the request is for {languages}")
 
 
 class _Word(NamedTuple):

@@ -2,21 +2,37 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import Protocol
+from typing import NamedTuple
 
-from seqserve.language_codes import folded
-from seqserve.v1 import generation_pb2
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.generate.records import DEFAULT_LANGUAGE, Segmentation, Span
-from seqserve_server.front.generate.sentence_ends import segment
-
-Options = generation_pb2.GenerationOptions
+from seqserve_server.text.sentence_ends import segment
 
 _PIECE_CHARACTERS, _SETTLED_CHARACTERS = 2048, 1536
 # The line breaks of str.splitlines: a Unicode text may have others than "\n".
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+class Span(NamedTuple):
+    """A part of a text, in Unicode code points; it neither begins nor ends with white space."""
+
+    begin: int
+    end: int
+
+
+DEFAULT_LANGUAGE = "en"
+"""Its rules apply to languages that the library of sentences does not know."""
+
+
+class Segmentation(NamedTuple):
+    """How a source is divided."""
+
+    mode: SegmentationMode
+    language: str = DEFAULT_LANGUAGE
+    """Code of the language, of ISO 639, by whose rules sentences end."""
+    is_default: bool = False
+    """Whether the model recommends it and the request says nothing."""
 
 
 def split(text: str, segmentation: Segmentation) -> Iterator[list[Span]]:
@@ -78,39 +94,36 @@ _WORD = re.compile(r"\S(?=\s)")
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}"
 
 
-class Reader(Protocol):
-    """Tokenizes texts as the model reads them."""
-
-    @property
-    def max_tokens(self) -> int:
-        """Most tokens that the model reads."""
-
-    def tokens(self, text: str) -> list[int]:
-        """Returns the tokens of a source, with all that is added to it."""
-
-    def ends(self, text: str) -> list[int]:
-        """Returns where each token of a text ends, in code points."""
-
-
-def wrap(text: str, reader: Reader) -> Iterator[tuple[Span, list[int]]]:
+def wrap(
+    text: str,
+    max_tokens: int,
+    tokens_of: Callable[[str], list[int]],
+    ends_of: Callable[[str], list[int]],
+) -> Iterator[tuple[Span, list[int]]]:
     """Yields parts of a text that have at most the maximum of tokens, with their tokens.
 
     A part ends after a clause if one ends in its second half, or else at white space, or else at
     the end of a token. A single character with too many tokens is a part too.
+
+    Args:
+        text: The text.
+        max_tokens: Most tokens that the model reads.
+        tokens_of: Returns the tokens of a source, with all that is added to it.
+        ends_of: Returns where each token of a text ends, in code points.
     """
-    most, begin = reader.max_tokens, 0
+    begin = 0
     while begin < len(text):
-        window = text[begin : begin + most * _CHARACTERS_PER_TOKEN]
+        window = text[begin : begin + max_tokens * _CHARACTERS_PER_TOKEN]
         end = len(window)
-        tokens = reader.tokens(window.strip()) if begin + end == len(text) else None
-        if tokens is None or len(tokens) > most:
-            ends = reader.ends(window)
-            end = _border(window, ends[most - 1] if len(ends) > most else end)
-            tokens = reader.tokens(window[:end].strip())
+        tokens = tokens_of(window.strip()) if begin + end == len(text) else None
+        if tokens is None or len(tokens) > max_tokens:
+            ends = ends_of(window)
+            end = _border(window, ends[max_tokens - 1] if len(ends) > max_tokens else end)
+            tokens = tokens_of(window[:end].strip())
             # A part may have other tokens than the same text within the window has.
-            while end > 1 and len(tokens) > most:
+            while end > 1 and len(tokens) > max_tokens:
                 end = _border(window, end - 1)
-                tokens = reader.tokens(window[:end].strip())
+                tokens = tokens_of(window[:end].strip())
         if span := _stripped(window[:end], begin):
             yield span, tokens
         begin += end
@@ -126,18 +139,3 @@ def _border(text: str, limit: int) -> int:
         if end == len(text) or not (unicodedata.combining(text[end]) or text[end] in _JOINERS):
             return end
     return max(limit, 1)
-
-
-def segmentation_of(options: Options, sent: Options) -> Segmentation | None:
-    """Returns how to divide the source of a request; None for not at all.
-
-    ``options`` are those ``sent`` over those that the model recommends.
-    """
-    mode = SegmentationMode(options.segmentation or SegmentationMode.NONE)
-    if mode is SegmentationMode.NONE:
-        return None
-    language = sent.segmentation_language
-    if not language and sent.source_language:
-        language = folded(sent.source_language).name
-    language = language or options.segmentation_language or DEFAULT_LANGUAGE
-    return Segmentation(mode, language, is_default=not sent.segmentation)

@@ -12,13 +12,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from seqserve.language_codes import Language, folded
-from seqserve_server.front.glossaries.glossary import (
-    MAX_ENTRIES,
-    GlossaryError,
-    Label,
-    Term,
-    fault_of,
-)
+from seqserve_server.text.glossary import MAX_ENTRIES, GlossaryError, Label, Term, fault_of
 
 # Names in the second edition, which are the first of each, and in the third.
 _ROOTS = {"martif", "tbx"}

@@ -9,8 +9,8 @@ import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.front.generate import sentence_ends
-from seqserve_server.front.generate.sentence_ends import segment
+from seqserve_server.text import sentence_ends
+from seqserve_server.text.sentence_ends import segment
 
 SAMPLES = [
     tuple(line.split("\t"))

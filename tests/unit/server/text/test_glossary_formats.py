@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
-from seqserve_server.front.glossaries.glossary import MAX_ENTRIES, GlossaryError, Label
+from seqserve_server.text.glossary import MAX_ENTRIES, GlossaryError, Label
+from seqserve_server.text.glossary_formats import tbx_entries, tsv_entries
 
 SECOND = """<?xml version="1.0"?>
 <!DOCTYPE martif SYSTEM "TBXBasiccoreStructV02.dtd">

@@ -6,8 +6,7 @@ import pytest
 import sentencex
 
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.generate.records import Segmentation
-from seqserve_server.front.generate.splitting import split
+from seqserve_server.text.splitting import Segmentation, split
 
 RIGHT = {
     "en": [

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from seqserve_server.front.generate.splitting import wrap
+from seqserve_server.text.splitting import wrap
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Reader:
 
 
 def wrapped(text: str, reader: Reader) -> list[str]:
-    parts = list(wrap(text, reader))
+    parts = list(wrap(text, reader.max_tokens, reader.tokens, reader.ends))
     # The tokens are those of the part by itself.
     assert [tokens for _, tokens in parts] == [
         reader.tokens(text[slice(*span)]) for span, _ in parts
@@ -82,7 +82,9 @@ def test_long_texts_are_not_read_again_and_again(text: str) -> None:
             return super().ends(text)
 
     reader = Counting(32, ".")
-    parts = [text[slice(*span)] for span, _ in wrap(text, reader)]
+    parts = [
+        text[slice(*span)] for span, _ in wrap(text, reader.max_tokens, reader.tokens, reader.ends)
+    ]
     assert "".join(parts).replace(" ", "") == text.replace(" ", "")
     assert max(map(len, parts)) <= 32
     assert reader.seen < 40 * len(text)

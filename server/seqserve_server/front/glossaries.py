@@ -13,16 +13,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from seqserve.errors import OptionError
-from seqserve.language_codes import folded
-from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.files import Files, files_of
-from seqserve_server.artifact.template import Template
-from seqserve_server.contract.errors import InvalidRequest, truncated_list
-from seqserve_server.front.glossaries.formats import tbx_entries, tsv_entries
-from seqserve_server.front.glossaries.glossary import Glossary, GlossaryError, Label
 from seqserve_server.process import logs
+from seqserve_server.text.glossary import OPTION, Glossaries, Glossary, GlossaryError, Label
+from seqserve_server.text.glossary_formats import tbx_entries, tsv_entries
 
-OPTION = "--glossaries"
 MAX_BYTES = 32 << 20
 """Largest file of a glossary."""
 _CODE = r"[A-Za-z]{2,8}(?:_[A-Za-z0-9]{2,8})*"
@@ -45,11 +40,12 @@ class GlossaryFile:
     """Why the file as it is now is not used; empty if it is."""
 
 
-class Glossaries:
+class GlossaryFolder(Glossaries):
     """The glossaries in a folder; used in the event loop, except where it blocks."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """Reads nothing before :meth:`open`; without a folder it stays empty."""
+        super().__init__()
         self._folder = folder
         self._files: dict[str, GlossaryFile] = {}
         self._seen: Files = ()
@@ -87,12 +83,11 @@ class Glossaries:
                 self._take(stamp, await asyncio.to_thread(self._read, stamp))
         names = {stamp[0] for stamp in (*before, *seen)}
         self._files = {name: file for name, file in self._files.items() if name in names}
+        self._list()
 
-    @property
-    def listed(self) -> list[Glossary]:
-        """The glossaries, by name and languages."""
+    def _list(self) -> None:
         glossaries = [file.glossary for file in self._files.values() if file.glossary]
-        return sorted(glossaries, key=lambda glossary: glossary.label)
+        self.listed = sorted(glossaries, key=lambda glossary: glossary.label)
 
     @property
     def faults(self) -> dict[Glossary, str]:
@@ -106,46 +101,6 @@ class Glossaries:
         is_sound = not any(file.fault for file in list(self._files.values()))
         return {OPTION: (is_sound, self._success_s)}
 
-    def of_request(
-        self, options: generation_pb2.GenerationOptions, template: Template | None
-    ) -> Glossary | None:
-        """Finds the glossary that a request names, for its languages or its model's."""
-        if not options.glossary:
-            return None
-        source, target = (
-            getattr(options, f"{role}_language") or (next(iter(known)) if len(known) == 1 else "")
-            for role, known in (template or Template()).languages.items()
-        )
-        return self.find(options.glossary, source, target)
-
-    def find(
-        self, name: str, source: str, target: str, field: str = "options.glossary"
-    ) -> Glossary:
-        """Finds the glossary of a name for two languages, whose codes may be empty."""
-        glossaries = self.listed
-        named = [glossary for glossary in glossaries if glossary.label.name == name]
-        if not named:
-            names = sorted({glossary.label.name for glossary in glossaries})
-            known = f"available: {truncated_list(names)}" if names else f"it has none ({OPTION})"
-            raise InvalidRequest(field, f"{name!r:.80} is not a glossary of the server; {known}")
-        wanted = [(folded(code), index) for index, code in enumerate((source, target), 1) if code]
-        fitting = [
-            glossary
-            for glossary in named
-            if all(code.may_be(folded(glossary.label[index])) for code, index in wanted)
-        ]
-        equal = [
-            glossary
-            for glossary in fitting
-            if all(code == folded(glossary.label[index]) for code, index in wanted)
-        ]
-        for choices in (equal, fitting):
-            if len(choices) == 1:
-                return choices[0]
-        pairs = truncated_list(f"{each.label.source} to {each.label.target}" for each in named)
-        languages = f"{source or 'any language'} to {target or 'any language'}"
-        raise InvalidRequest(field, f"{name!r:.80} is for {pairs}; the request is for {languages}")
-
     def _scanned(self) -> Files:
         assert self._folder is not None
         return files_of(self._folder, _SHOWN.fullmatch)
@@ -156,6 +111,7 @@ class Glossaries:
         file.stamp = stamp
         if isinstance(read, Glossary):
             file.glossary, file.fault, self._success_s = read, "", time.time()
+            self._list()
             logs.event("glossary read", {"file": name, "entries": len(read.entries)})
         elif file.fault != read:
             file.fault = read

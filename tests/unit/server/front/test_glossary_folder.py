@@ -7,7 +7,8 @@ from tests.support.logged import fields_of
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.glossaries.folder import OPTION, Glossaries
+from seqserve_server.front.glossaries import GlossaryFolder
+from seqserve_server.text.glossary import OPTION
 
 TEA = "tea\tTee\n"
 
@@ -21,26 +22,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def opened(folder: Path) -> Glossaries:
-    glossaries = Glossaries(folder)
+def opened(folder: Path) -> GlossaryFolder:
+    glossaries = GlossaryFolder(folder)
     glossaries.open()
     return glossaries
 
 
-def labels(glossaries: Glossaries) -> list[str]:
+def labels(glossaries: GlossaryFolder) -> list[str]:
     return ["{}.{}-{}".format(*glossary.label) for glossary in glossaries.listed]
 
 
-def is_sound(glossaries: Glossaries) -> bool:
+def is_sound(glossaries: GlossaryFolder) -> bool:
     return glossaries.reloads()[OPTION][0]
 
 
-async def settled(glossaries: Glossaries) -> None:
+async def settled(glossaries: GlossaryFolder) -> None:
     for _ in range(2):
         await glossaries.scan()
 
 
-def targets(glossaries: Glossaries, text: str) -> list[str]:
+def targets(glossaries: GlossaryFolder, text: str) -> list[str]:
     found = glossaries.find("products", "en", "de")
     return [term.target for term in found.terms_in(text)]
 
@@ -55,7 +56,7 @@ def test_files_are_glossaries_by_their_names(folder: Path) -> None:
 def test_a_server_without_a_folder_has_none(tmp_path: Path) -> None:
     glossaries = opened(tmp_path)
     assert glossaries.listed == []
-    without = Glossaries()
+    without = GlossaryFolder()
     without.open()
     assert without.reloads() == {}
     with pytest.raises(InvalidRequest, match=r"'a' is not a glossary .* has none"):

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from tests.support.logged import logged
 
+from seqserve_server.artifact import repository as layout
 from seqserve_server.artifact.files import files_of
+from seqserve_server.artifact.repository import (
+    MODELS,
+    Listing,
+    check_inside,
+    list_folders,
+    standard_repository,
+)
 from seqserve_server.contract.errors import ArtifactError, StartupError
-from seqserve_server.front.models import folders
-from seqserve_server.front.models.folders import MODELS, Listing, list_folders, standard_repository
-from seqserve_server.front.models.loader import check_inside
 
 
 def folder(repository: Path, *parts: str) -> Path:
@@ -191,7 +196,7 @@ def test_standard_repository(
     caplog.set_level(logging.INFO, "seqserve")
     monkeypatch.chdir(tmp_path)
     folder(Path("shipped"), "en-de", "4")
-    monkeypatch.setattr(folders, "shipped", lambda: Path("shipped"))
+    monkeypatch.setattr(layout, "shipped", lambda: Path("shipped"))
     place = Path(beside)
     (place if beside.endswith("/") else place.parent).mkdir(parents=True, exist_ok=True)
     if place.suffix:

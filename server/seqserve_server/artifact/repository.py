@@ -1,0 +1,105 @@
+"""The folders of a model repository, ``<name>/<version>/``: where it is, and what is in it."""
+
+import os
+import re
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from seqserve.errors import OptionError
+from seqserve_server.artifact import manifest
+from seqserve_server.artifact.files import children, is_folder
+from seqserve_server.contract.errors import ArtifactError, StartupError
+from seqserve_server.process import logs
+
+MODELS = Path("models")
+"""Where ``seqserve export``, ``import`` and ``models fetch`` put models."""
+DEFAULT_FILE = "default"
+"""Holds the name of the model that serves calls which name none."""
+VERSION = r"[1-9][0-9]{0,8}"
+"""The number of a version, as a regular expression."""
+
+
+def standard_repository() -> Path:
+    """Finds the models of a server without ``--model-repository``: in a folder, or in the wheel."""
+    if _has_versions(MODELS):
+        return MODELS
+    if not (folder := shipped()).is_dir():
+        raise StartupError(
+            f"--model-repository: not given, and there is no model in the folder"
+            f" {str(MODELS)!r}; start where there is one, name the folder that has models, or"
+            f" `seqserve models fetch SOURCE` puts one there"
+        )
+    logs.event("shipped model", {"folder": folder})
+    return folder
+
+
+def shipped() -> Path:
+    """Returns the folder of a wheel's models; a clone has none there."""
+    return Path(str(resources.files("seqserve_server"))) / "shipped"
+
+
+def _has_versions(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and bool(list_folders(folder).versions)
+    except OSError as error:
+        raise OptionError(f"--model-repository: {folder}: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The folders of a repository."""
+
+    versions: list[Path]
+    """The folders ``<name>/<version>/``, sorted."""
+    ignored: dict[Path, str]
+    """Folders that look like models or versions but are none, and why."""
+    has_models: bool
+    """Whether there is a folder of a model, even one without versions."""
+
+
+def list_folders(repository: Path) -> Listing:
+    """Lists the folders of a repository; raises OSError if it is unreadable.
+
+    Names that begin with a dot belong to editors, file systems and unfinished copies.
+    """
+    # Without the right to enter it, iterdir would still list names and every version look gone.
+    os.stat(os.path.join(repository, os.curdir))
+    models = [path for path in repository.iterdir() if _is_shown(path) and is_folder(path)]
+    versions: list[Path] = []
+    ignored: dict[Path, str] = {}
+    for model in models:
+        # It could not be shown in a reply.
+        if not model.name.isprintable():
+            ignored[model] = "the name of a model must be printable"
+            continue
+        inside = [path for path in children(model) if _is_shown(path)]
+        if any(path.name == manifest.FILE for path in inside):
+            ignored[model] = f"{manifest.FILE} belongs into a folder <name>/<version>/"
+        for folder in filter(is_folder, inside):
+            if re.fullmatch(VERSION, folder.name):
+                versions.append(folder)
+            else:
+                ignored[folder] = "a version is a number from 1 to 999999999, without leading zeros"
+    return Listing(versions=sorted(versions), ignored=ignored, has_models=bool(models))
+
+
+def default_of(repository: Path) -> str:
+    """Reads the name of the default model; empty if the repository names none.
+
+    A folder of this name is a model. Raises OSError if the file cannot be read.
+    """
+    file = repository / DEFAULT_FILE
+    return file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
+
+
+def _is_shown(path: Path) -> bool:
+    return not path.name.startswith(".")
+
+
+def check_inside(folder: Path, repository: Path) -> None:
+    """Raises ArtifactError if a folder is a link out of the repository."""
+    if not folder.resolve().is_relative_to(repository.resolve()):
+        raise ArtifactError(
+            f"{folder}: is a link that leads out of the repository; put the model itself there"
+        )

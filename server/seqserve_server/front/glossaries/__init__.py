@@ -1,1 +1,0 @@
-"""Glossaries: terms that the operator keeps in files, by name and languages."""

@@ -1,0 +1,99 @@
+"""Finds what a translation of a text must have as it is: placeholders, addresses, named texts."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from seqserve.words import PLACEHOLDER, has_words
+from seqserve_server.text.splitting import Span
+
+_WORD = re.compile(r"\w")
+_TLDS = "com|org|net|info|edu|gov|io|dev|app|ai|eu|de|at|ch|uk|fr|es|it|nl|pl|pt|br|cz|ru|jp|kr|cn"
+_EXTENSIONS = (
+    "txt|md|pdf|docx?|xlsx?|pptx?|odt|ods|epub|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|sql|db|html?"
+    "|css|jsx?|tsx?|py|rs|go|java|cpp|sh|bat|exe|dll|so|zip|gz|tgz|bz2|7z|rar|iso|dmg|deb|rpm|png|jpe?g"
+    "|gif|svg|webp|mp3|mp4|wav|flac|mkv|avi|mov|po|bin|onnx"
+)
+# Emoji of Unicode 16 and the characters that join and change them, UTS 51, ED-17a.
+_EMOJI = (
+    "[\U0001f000-\U0001faff\u203c\u2049\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf\u2934\u2935"
+    "\u2b05-\u2b55\u3030\u303d\u3297\u3299]"
+)
+_EMOJI_PART = "[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
+_NOT_PLACEHOLDERS = "|".join(
+    [
+        r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,500})?/?>",
+        r"`[^`\n]{1,200}`|\]\([^()\s]+\)",
+        r"\[\[\w+\]\]|\[[A-Z][A-Z_]+\]|\b__\w+__\b",
+        # An address without its scheme, and a file.
+        rf"(?<![\w.@/-])(?:[a-z0-9-]+\.)+(?:{_TLDS})(?![\w-]|\.\w)(?:[/?#][^\s<>()\[\]]*[\w/=])?",
+        r"(?<![\w/.~])(?:~|\.{1,2})?(?:/[\w.@+-]+){2,}/?|(?<!\w)(?:~|\.{1,2})/[\w.@+/-]*\w",
+        r"(?<!\w)[A-Za-z]:\\[\w.\\-]*\w",
+        rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})(?![\w-]|\.\w)",
+        # Versions: 1.2.3, v2.0, 0.85.x, 3.1.0-rc1. Two numbers alone may be a decimal fraction.
+        r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,}|\d+(?:\.\d+)*\.x)(?:[-+][A-Za-z][\w.]*\w|[-+]\d+)?(?![\w])",
+        # Codes: KX7-4492, MP3, COVID-19.
+        r"(?<![\w-])[A-Z]+(?:\d|-\d)[A-Z\d]*(?:-[A-Z\d]+)*(?![\w-])",
+        r"(?<!\w)\$[A-Za-z_]\w*|(?<![\w-])--[a-z][\w-]*\w",
+        r"(?<!\w)[A-Za-z]\w*(?:_\w+)+(?:\(\))?|(?<![\w.])[A-Za-z_][\w.]*\(\)",
+        r"(?<![\w&#])#[^\W\d_]\w*|(?<![\w@.])@[A-Za-z_][\w]*",
+        rf"(?:{_EMOJI}{_EMOJI_PART}*(?:\u200d{_EMOJI}{_EMOJI_PART}*)*|[0-9#*]\ufe0f?\u20e3)",
+    ]
+)
+
+
+# What every placeholder has; most sentences have none of it.
+_SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|\(\)|\]\(|{_EMOJI}")
+
+
+def protected_spans(text: str, texts: Sequence[str], has_placeholders: bool) -> list[Span]:
+    """Finds the spans of a text that are protected, in order; none is in another.
+
+    Of spans that overlap the first one counts, and the longest of those that begin with it.
+    """
+    overlapping = [span for each in texts for span in occurrences(each, text)]
+    if has_placeholders and _SIGN.search(text):
+        overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
+    spans: list[Span] = []
+    for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
+        if not spans or span.begin >= spans[-1].end:
+            spans.append(span)
+    return spans
+
+
+@cache
+def _placeholders() -> re.Pattern[str]:
+    return re.compile(f"{PLACEHOLDER}|{_NOT_PLACEHOLDERS}")
+
+
+def without(text: str, spans: Sequence[Span]) -> str:
+    """Returns what of a text is in no span, with spaces in their place."""
+    if not spans:
+        return text
+    begins = [0, *(span.end for span in spans)]
+    ends = [*(span.begin for span in spans), len(text)]
+    return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
+
+
+def is_missing(text: str, source: str, spans: Sequence[Span]) -> bool:
+    """Tells whether a text lacks a kept text of its source, or has it too often."""
+    if not has_words(without(source, spans)):
+        return False
+    wanted = Counter(source[slice(*span)] for span in spans)
+    return any(sum(1 for _ in occurrences(kept, text)) != wanted[kept] for kept in wanted)
+
+
+def occurrences(kept: str, text: str) -> Iterator[Span]:
+    """Yields where a text has a kept text, by itself where that begins or ends with a letter."""
+    end = 0
+    while (begin := text.find(kept, end)) >= 0:
+        end = begin + len(kept)
+        if not (_is_in_word(text, begin) or _is_in_word(text, end)):
+            yield Span(begin, end)
+
+
+def _is_in_word(text: str, place: int) -> bool:
+    return _WORD.match(text[place - 1 : place]) is not None and (
+        _WORD.match(text[place : place + 1]) is not None
+    )
