@@ -142,7 +142,9 @@ def verify(
             open_original or open_model, decoded, original_scores, max_length, tolerance.tie
         )
         quality = _quality(held_out, [tokenizer.decode(ids) for ids in best], translations)
-    is_equal = [_is_best(target, tolerance.tie) for target in scores]
+    is_equal, is_original = (
+        [_is_best(target, tolerance.tie) for target in each] for each in (scores, original_scores)
+    )
     verification = Verification(
         data=held_out.name,
         sentences=len(held_out.pairs),
@@ -153,6 +155,7 @@ def verify(
         max_logprob_difference=float(np.max(_differences(scores, log_probabilities, decoded))),
         mean_logprob_difference=mean,
         logprob_sensitivity=logprob_sensitivity,
+        sentences_as_original=sum(is_original),
         **quality,
         torch=torch.__version__,
         onnxruntime=version("onnxruntime"),
@@ -167,16 +170,28 @@ def verify(
     return Proof(verification, choose_self_test(candidates))
 
 
+_MIN_UNCHANGED = 0.95
+"""Share of sentences that rounding should leave as they are."""
+
+
 def report(verification: Verification) -> None:
-    """Prints the results of a proof."""
+    """Prints the results of a proof, and a warning where rounding changes many sentences."""
+    count, unchanged = verification.sentences, verification.sentences_as_original
     print(
-        f"sentences equal       {verification.sentences_equal} of {verification.sentences}\n"
-        f"top-1 agreement       {verification.top1_agreement:.2%}\n"
+        f"sentences equal       {verification.sentences_equal} of {count}\n"
+        f"as at full precision  {unchanged} of {count},"
+        f" {verification.top1_agreement:.2%} of the tokens\n"
         f"log-probs differ by   {verification.max_logprob_difference:.2e} at most"
     )
     if verification.bleu_signature:
         print(f"BLEU torch, artifact  {verification.bleu_torch}, {verification.bleu_artifact}")
         print(f"chrF torch, artifact  {verification.chrf_torch}, {verification.chrf_artifact}")
+    if unchanged is not None and unchanged < _MIN_UNCHANGED * count:
+        print(
+            f"warning: rounding changes {count - unchanged:,} of {count:,} sentences, more than"
+            f" {1 - _MIN_UNCHANGED:.0%}: calibrate on text like yours (--calibration of an export,"
+            " --data of an import), or keep --precision fp32"
+        )
 
 
 def _decode(folder: Path, held_out: HeldOut, max_length: int) -> _Decoded:

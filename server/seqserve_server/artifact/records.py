@@ -31,6 +31,8 @@ class Verification:
     """Difference for the same tokens; None in artifacts of older releases."""
     logprob_sensitivity: float | None = None
     """Mean by which a change of last bits moves torch's own; measured only where it matters."""
+    sentences_as_original: int | None = None
+    """Those of which torch at full precision chooses every token; None in older artifacts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

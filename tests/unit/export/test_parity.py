@@ -49,7 +49,19 @@ def test_faithful_artifact_passes(verification: Verification, pairs: list[Pair])
     assert verification.torch == torch.__version__
     assert "nrefs:1" in verification.bleu_signature
     assert verification.top1_agreement == 1.0
+    assert verification.sentences_as_original == len(pairs)
     check_tolerance(verification, "fp32")
+
+
+@pytest.mark.parametrize(("unchanged", "warns"), [(95, False), (94, True)])
+def test_report_warns_where_rounding_changes_many_sentences(
+    verification: Verification, unchanged: int, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = {"sentences": 100, "sentences_as_original": unchanged}
+    parity.report(dataclasses.replace(verification, **counts))
+    lines = capsys.readouterr().out.splitlines()
+    assert f"as at full precision  {unchanged} of 100, 100.00% of the tokens" in lines
+    assert lines[-1].startswith("warning: rounding changes 6 of 100 sentences, ") == warns
 
 
 @pytest.mark.parametrize("packs", [True, False])
@@ -147,6 +159,8 @@ def test_rounding_is_compared_with_the_model_at_full_precision(
 ) -> None:
     with LocalEngine(tiny_artifact) as original:
         translations = original([pair.source for pair in pairs])
+    with LocalEngine(tiny_int8_artifact) as integers:
+        rounded = integers([pair.source for pair in pairs])
     # References that the original model meets in full: what rounding changes is lost.
     pairs = [Pair(pair.source, text) for pair, text in zip(pairs, translations, strict=True)]
     measured = compare(quantized, tiny_int8_artifact, pairs, original=tiny_model)
@@ -156,6 +170,8 @@ def test_rounding_is_compared_with_the_model_at_full_precision(
     assert measured.bleu_torch == measured.chrf_torch == 100.0
     assert measured.bleu_artifact < 99
     assert measured.chrf_artifact < 99
+    same = [text == pair.target for text, pair in zip(rounded, pairs, strict=True)]
+    assert measured.sentences_as_original == sum(same) < len(pairs)
     expected = agreement(tiny_model, tiny_int8_artifact, pairs)
     assert measured.top1_agreement == pytest.approx(expected, abs=1e-4)
     assert 0.8 < expected < 1
