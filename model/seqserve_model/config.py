@@ -203,7 +203,7 @@ class TransformerConfig:
         if self.shared_embeddings and self.source_tokens != self.vocabulary_size:
             raise OptionError(
                 f"model.source_vocabulary_size ({self.source_tokens}) must equal the one of"
-                f" targets ({self.vocabulary_size}) where model.shared_embeddings is true"
+                f" targets ({self.vocabulary_size}) if model.shared_embeddings is true"
             )
         checked = [(name, "vocabulary_size") for name in _IDS]
         if self.source_vocabulary_size:

@@ -26,9 +26,9 @@ def standard_repository() -> Path:
         return MODELS
     if not (folder := shipped()).is_dir():
         raise StartupError(
-            f"--model-repository: not given, and there is no model in the folder"
-            f" {str(MODELS)!r}; start where there is one, name the folder that has models, or"
-            f" `seqserve models fetch SOURCE` puts one there"
+            f"--model-repository: is not set, and the folder {str(MODELS)!r} has no model; name"
+            " the folder of your models, start where it is, or fetch a model with `seqserve models"
+            " fetch SOURCE`"
         )
     logs.event("shipped model", {"folder": folder})
     return folder

@@ -138,7 +138,7 @@ class Glossaries:
         named = [glossary for glossary in glossaries if glossary.label.name == name]
         if not named:
             names = sorted({glossary.label.name for glossary in glossaries})
-            known = f"there are {truncated_list(names)}" if names else f"it has none ({OPTION})"
+            known = f"available: {truncated_list(names)}" if names else f"it has none ({OPTION})"
             raise InvalidRequest(field, f"{name!r:.80} is not a glossary of the server; {known}")
         wanted = [(folded(code), index) for index, code in enumerate((source, target), 1) if code]
         fitting = [

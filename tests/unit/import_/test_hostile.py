@@ -138,7 +138,7 @@ def test_a_table_without_numbers_behind_it_is_refused(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     endless = torch.zeros(1).expand(1 << 22, 1 << 14)
     torch.save({"model.shared.weight": endless}, folder / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"shared\.weight is larger than what is stored of"):
+    with pytest.raises(CheckpointError, match=r"shared\.weight is larger than its stored data"):
         read(folder, **CONFIG)
 
 

@@ -91,7 +91,7 @@ def test_refuses_what_a_file_may_not_hold(values: dict[str, Any], message: str) 
         ({"decoder_heads": -1}, "model.decoder_heads is -1"),
         (
             {"source_vocabulary_size": 7, "vocabulary_size": 9},
-            r"model.source_vocabulary_size \(7\) must be that of targets \(9\)",
+            r"model.source_vocabulary_size \(7\) must equal the one of targets \(9\)",
         ),
         (
             {"source_vocabulary_size": 2, "shared_embeddings": False},

@@ -64,7 +64,7 @@ def test_a_machine_without_a_driver_is_told_so_before_any_graph_is_opened(
 
     monkeypatch.setattr(ctypes, "CDLL", load)
     fails(monkeypatch, "opened")
-    said = r"no NVIDIA driver: libcuda\.so\.1: cannot open .*--gpus all.*--provider cpu"
+    said = r"the NVIDIA driver is missing: libcuda\.so\.1: cannot open .*--gpus all.*--provider cpu"
     with pytest.raises(ProviderError, match=said):
         open_runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CUDA, threads=1)
 
