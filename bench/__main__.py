@@ -99,11 +99,7 @@ _PARTS = {
         "gateway",
         is_apart=True,
     ),
-    "load": _Part(
-        "the cost of `seqserve load` itself, with a server that does nothing",
-        "generator",
-        is_apart=True,
-    ),
+    "load": _Part("the cost of `seqserve load` itself", "generator", is_apart=True),
     "scaling": _Part(
         "one core and more, in one engine process or in several, alone and in a server",
         "scaling",
@@ -141,6 +137,7 @@ _PARTS = {
         *("marian", "native"),
         is_apart=True,
     ),
+    "corpus": _Part("a file of lines; needs the same and LibreTranslate", "corpus", is_apart=True),
 }
 
 

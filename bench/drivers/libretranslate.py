@@ -90,7 +90,7 @@ def serve_libretranslate(packages: Path, eos_id: int, port: str) -> None:
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         os.environ[name] = str(home)
     os.chdir(packages.parent)
-    _replace(eos_id)
+    install_tokenizer(eos_id)
     threading.Thread(target=_announce, args=[port], daemon=True).start()
     from libretranslate import main as serve
 
@@ -98,7 +98,11 @@ def serve_libretranslate(packages: Path, eos_id: int, port: str) -> None:
     serve()
 
 
-def _replace(eos_id: int) -> None:
+def install_tokenizer(eos_id: int) -> None:
+    """Lets Argos read packages with our tokenizer, to the longest target of our model.
+
+    A text, or a line of one, is a sentence.
+    """
     import ctranslate2
 
     class Bounded(ctranslate2.Translator):  # type: ignore[misc]
