@@ -197,9 +197,12 @@ def weighted(fields: Iterable[FieldDescriptor]) -> list[FieldDescriptor]:
 
 
 @cache
-def _size(kind: Descriptor | None) -> int:
-    """Counts the fields within a message; none of these messages is recursive."""
-    return sum(1 + _size(field.message_type) for field in kind.fields) if kind else 0
+def _size(kind: Descriptor | None, within: frozenset[str] = frozenset()) -> int:
+    """Counts the fields within a message; those of a message within itself count once."""
+    if kind is None or kind.full_name in within:
+        return 0
+    within |= {kind.full_name}
+    return sum(1 + _size(field.message_type, within) for field in kind.fields)
 
 
 @cache
