@@ -175,6 +175,9 @@ def _random_field(draw: st.DrawFn, field: FieldDescriptor, depth: int) -> Any:
         return draw(_values(field, depth))
     # Drawing them one by one would take long.
     few = draw(st.lists(_values(field, depth), min_size=1, max_size=2))
+    if field.message_type is field.containing_type:
+        # Each may have more of its own, so that many would soon be too many.
+        return few
     return few * draw(st.sampled_from(_TIMES[field.message_type is not None]))
 
 
