@@ -193,4 +193,4 @@ def test_an_engine_that_hangs_does_not_outlive_a_server_that_is_killed(
         assert server.wait() == -signal.SIGKILL
         assert len(server.engines()) == 1, "the engine does not hang"
         until(lambda: not server.engines())
-    assert "the thread step-0 hangs and is left behind" in server.stderr
+    assert "the thread step-0 hangs and is abandoned" in server.stderr
