@@ -38,7 +38,8 @@ _SLOW = 10
 _IMPORTED = 60
 """Sentences of the proof of an import."""
 _NOTE = (
-    "Lines are everyday sentences and sentences of newspapers; argostranslate got one of ten."
+    "Lines are everyday sentences and sentences of newspapers; argostranslate got one of ten,"
+    " and its start counts ten times."
     " Marian ranks hypotheses by another rule. onnxruntime-genai 0.18 builds no Marian model"
     " (`NotImplementedError: The model is not currently supported`)."
 )
