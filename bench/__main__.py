@@ -69,7 +69,7 @@ class _Part:
             yield from measure(self.function("Plan")(**facts))
         else:
             numbers = measure(options.rounds)
-            yield from numbers if self.scenario == "gateway" else [numbers]
+            yield from numbers if isinstance(numbers, Iterator) else [numbers]
 
 
 _PARTS = {

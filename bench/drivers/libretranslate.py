@@ -85,12 +85,8 @@ class NumberedTokenizer:
 
 def serve_libretranslate(packages: Path, eos_id: int, port: str) -> None:
     """Serves packages of Argos."""
-    home = packages.parent / "home"
-    os.environ["ARGOS_PACKAGES_DIR"] = str(packages)
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
-        os.environ[name] = str(home)
+    prepare_argos(packages, eos_id)
     os.chdir(packages.parent)
-    install_tokenizer(eos_id)
     threading.Thread(target=_announce, args=[port], daemon=True).start()
     from libretranslate import main as serve
 
@@ -98,11 +94,14 @@ def serve_libretranslate(packages: Path, eos_id: int, port: str) -> None:
     serve()
 
 
-def install_tokenizer(eos_id: int) -> None:
-    """Lets Argos read packages with our tokenizer, to the longest target of our model.
+def prepare_argos(packages: Path, eos_id: int) -> None:
+    """Lets Argos read a folder of packages with our tokenizer, to the longest target of our model.
 
     A text, or a line of one, is a sentence.
     """
+    os.environ["ARGOS_PACKAGES_DIR"] = str(packages)
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        os.environ[name] = str(packages.parent / "home")
     import ctranslate2
 
     class Bounded(ctranslate2.Translator):  # type: ignore[misc]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.drivers.libretranslate import MAX_DECODING_LENGTH, NumberedTokenizer, install_tokenizer
+from bench.drivers.libretranslate import MAX_DECODING_LENGTH, NumberedTokenizer, prepare_argos
 
 _ROWS = 32
 """Sentences of a batch: CTranslate2's own number for files."""
@@ -38,11 +38,7 @@ def _ctranslate2(beam: int, package: str, eos_id: str) -> Translate:
 
 def _argostranslate(beam: int, package: str, eos_id: str) -> Translate:
     # Its beam is four wide, whatever is asked for.
-    packages = Path(package).parent
-    os.environ["ARGOS_PACKAGES_DIR"] = str(packages)
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
-        os.environ[name] = str(packages.parent / "home")
-    install_tokenizer(int(eos_id))
+    prepare_argos(Path(package).parent, int(eos_id))
     from argostranslate import translate
 
     # Lines of one text: it takes them one after another.
