@@ -2,9 +2,10 @@
 
 gRPC's server for asyncio takes one call of a method at a time, and the next one some turns of the
 event loop later. In overload calls pile up in gRPC's core, which then ends them with a reset stream
-or CANCELLED, without a trace. Here many calls are taken in one turn. Admitted calls go to gRPC's
-loop; others are refused by one operation, without a task, an interceptor or their request. Calls of
-unknown methods are refused too: gRPC's loop, and with it the server, would end at a name that is
+or CANCELLED, without a trace. It also waits for a future of every method before each call. Here
+many calls are taken in one turn, and started as gRPC would start them; its own loop only waits for
+the end. Others are refused by one operation, without a task, an interceptor or their request. Calls
+of unknown methods are refused too: gRPC's loop, and with it the server, would end at a name that is
 not UTF-8.
 
 gRPC has no public way to do that, so this file uses private parts of `grpc.aio`. If a release lacks
@@ -12,10 +13,12 @@ one of them, :func:`new_server` makes gRPC's own server, and the log says so.
 """
 
 import asyncio
+import inspect
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, cast
 
@@ -33,77 +36,87 @@ _MOST_A_TURN = 256
 # Time for the message of a call, equal to the time for a handshake.
 _SILENCE_S = 20.0
 
+_FUNCTIONS = {
+    "_handle_rpc": "method_name method_resolver interceptors rpc_state loop concurrency_exceeded",
+    "_schedule_rpc_coro": "rpc_coro rpc_state loop method_name",
+}
+
 _log = logging.getLogger(__name__)
 
 
-class _NextCall(asyncio.Future[object]):
-    """The request of gRPC's loop, which starts a call's task in the turn in which it gets it."""
-
-    peer = ""
-    held: set[Reservation] = set()  # noqa: RUF012 - replaced, never changed
-
-    def result(self) -> object:
-        PEER.set(self.peer)
-        HELD.set(self.held)
-        return super().result()
-
-
 class _Arrivals:
-    """Admitted calls of one method, which gRPC's loop takes one by one, from its peers in turn."""
+    """Admitted calls of one method; one starts in each turn of the loop, from its peers in turn."""
 
-    def __init__(self, accept: Callable[[str, object], set[Reservation] | None]) -> None:
+    def __init__(
+        self,
+        accept: Callable[[str, object], set[Reservation] | None],
+        start: Callable[[str, set[Reservation], object], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self.takers = self.taken = 0
         """Tasks that take calls, and how many calls they have taken in this turn of the loop."""
         self.is_blocked = False
         """Whether there was no memory for the next call of any peer."""
+        self.ended: asyncio.Future[object] = loop.create_future()
+        """Gets the error with which the takers end."""
         self._admitted: RoundRobin[object] = RoundRobin()
-        self._accept = accept
-        self._wanted: _NextCall | None = None
+        self._accept, self._start, self._loop = accept, start, loop
+        self._has_turn = self._has_started = False
 
-    def next(self) -> asyncio.Future[object]:
-        self._wanted = _NextCall(loop=asyncio.get_running_loop())
-        self.dispatch()
-        return self._wanted
+    def take(self) -> None:
+        self._begin_turn()
+        self.taken += 1
 
     def add(self, state: object, peer: str) -> None:
         self._admitted.add(peer, state)
         self.dispatch()
 
-    def end_turn(self) -> None:
-        self.taken = 0
-
     def end(self, error: Exception) -> None:
-        if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_exception(error)
+        if not self.ended.done():
+            self.ended.set_exception(error)
 
     def dispatch(self) -> None:
-        """Has the next call served, once gRPC's loop wants one and there is memory for it."""
-        self.is_blocked = False
-        wanted = self._wanted
-        if not self._admitted or wanted is None or wanted.done():
+        """Starts the next call, if none has started in this turn and there is memory for it."""
+        if self._has_started:
             return
+        started = self._admitted.next(self._starts)
+        self.is_blocked = started is None and bool(self._admitted)
 
-        def may_go(peer: str, state: object) -> bool:
-            held = self._accept(peer, state)
-            if held is not None:
-                wanted.peer, wanted.held = peer, held
-            return held is not None
+    def _starts(self, peer: str, state: object) -> bool:
+        held = self._accept(peer, state)
+        if held is None:
+            return False
+        self._has_started = True
+        self._begin_turn()
+        self._start(peer, held, state)
+        return True
 
-        if turn := self._admitted.next(may_go):
-            wanted.set_result(turn[1])
-        else:
-            self.is_blocked = True
+    def _begin_turn(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self.taken = 0
+        self._has_turn = self._has_started = False
+        self.dispatch()
 
 
 class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
-    """The part of gRPC's server that takes calls."""
+    """The part of gRPC's server that takes calls and starts them."""
 
     def __init__(
-        self, admission: Admission, loop: asyncio.AbstractEventLoop, *arguments: Any
+        self,
+        admission: Admission,
+        interceptors: tuple[grpc.aio.ServerInterceptor, ...],  # type: ignore[type-arg]
+        arguments: Sequence[tuple[str, Any]],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        super().__init__(loop, *arguments)
+        super().__init__(loop, None, (), interceptors, arguments, None)
         self._admission = admission
         self._event_loop = loop
+        self._around = interceptors
+        self._handlers: dict[str, object] = {}
         self._arrivals: dict[bytes | None, _Arrivals] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._channelz_id = max(_server_ids(), default=0)
@@ -111,6 +124,15 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         self._never_accepted = 0
         admission.messages.on_free = self._dispatch
         self._ending_silent = loop.create_task(self._end_silent())
+
+    def add_registered_method_handlers(self, handlers: dict[str, object]) -> None:
+        """Adds handlers by the paths of their methods."""
+        super().add_registered_method_handlers(handlers)
+        self._handlers |= handlers
+
+    def resolve_handler(self, details: grpc.HandlerCallDetails) -> object:
+        """Returns the handler of a call; gRPC asks for it after the interceptors."""
+        return self._handlers[details.method]
 
     async def _end_silent(self) -> None:
         """Ends calls whose message does not come, where others wait for their memory."""
@@ -140,20 +162,31 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[object]:
         """Overrides what gRPC's loop asks for the next call of a method; None is any unknown one.
 
-        No call of an unknown method ever comes.
+        No call ever comes: each is started here. Only the error that ends the server does.
         """
-        if method not in self._arrivals:
-            accept = partial(self._admission.accept, (method or b"").decode())
-            self._arrivals[method] = _Arrivals(accept)
-            self._add_takers(method, _CALLS_A_TURN)
-        return self._arrivals[method].next()
+        path = (method or b"").decode()
+        arrivals = self._arrivals[method] = _Arrivals(
+            partial(self._admission.accept, path), partial(self._start, path), self._event_loop
+        )
+        self._add_takers(method, _CALLS_A_TURN)
+        return arrivals.ended
+
+    def _start(self, path: str, peer: str, held: set[Reservation], state: object) -> None:
+        context = copy_context()
+        context.run(PEER.set, peer)
+        context.run(HELD.set, held)
+        call = cygrpc._handle_rpc(path, self, self._around, state, self._event_loop, False)
+        self._run(cygrpc._schedule_rpc_coro(call, state, self._event_loop, path), context)
+
+    def _run(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> None:
+        task = self._event_loop.create_task(work, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _add_takers(self, method: bytes | None, takers: int) -> None:
         self._arrivals[method].takers += takers
         for _ in range(takers):
-            task = self._event_loop.create_task(self._take(method))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._run(self._take(method))
 
     async def _take(self, method: bytes | None) -> None:
         arrivals = self._arrivals[method]
@@ -169,9 +202,7 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
                 arrivals.end(error)
                 return
             self._taken += 1
-            if not arrivals.taken:
-                self._event_loop.call_soon(arrivals.end_turn)
-            arrivals.taken += 1
+            arrivals.take()
             if 2 * arrivals.taken > arrivals.takers and arrivals.takers < _MOST_A_TURN:
                 # More may have come in one turn than could be taken.
                 self._add_takers(method, arrivals.takers)
@@ -224,7 +255,7 @@ class AcceptingServer(_server.Server):
     ) -> None:
         """Makes a server that listens nowhere yet, with the arguments of `new_server`."""
         self._loop = asyncio.get_running_loop()
-        self._server = _Acceptor(admission, self._loop, None, (), interceptors, arguments, None)
+        self._server = _Acceptor(admission, tuple(interceptors), arguments, self._loop)
 
     def calls_never_accepted(self) -> int:
         """Counts calls that gRPC's core has received and this server has not; thread-safe.
@@ -240,7 +271,12 @@ def missing_parts() -> list[str]:
     parts = ("AioServer", "_ServicerContext", "channelz_get_server", "channelz_get_servers")
     methods = ("_make_request_call_future", "_request_call", "_request_registered_call")
     missing = [f"AioServer.{name}" for name in methods if not hasattr(cygrpc.AioServer, name)]
-    return missing + [name for name in parts if not hasattr(cygrpc, name)]
+    missing += [name for name in parts if not hasattr(cygrpc, name)]
+    for name, parameters in _FUNCTIONS.items():
+        function = getattr(cygrpc, name, None)
+        if function is None or [*inspect.signature(function).parameters] != parameters.split():
+            missing.append(f"{name} of {parameters}")
+    return missing
 
 
 def new_server(

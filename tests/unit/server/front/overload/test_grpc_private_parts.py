@@ -17,7 +17,8 @@ log says "calls are not refused on arrival".
   1. Pin grpcio in pyproject.toml below this release, so that no user gets it.
   2. Compare src/python/grpcio/grpc/_cython/_cygrpc/aio/server.pyx.pxi of this release with the one
      before it: `AioServer._make_request_call_future`, `_request_call`, `_request_registered_call`,
-     the arguments of `AioServer` and `_ServicerContext`, and `grpc.aio._server.Server`.
+     what `_server_main_loop` does with a call, `_handle_rpc`, `_schedule_rpc_coro`, the arguments
+     of `AioServer` and `_ServicerContext`, and `grpc.aio._server.Server`.
   3. Adjust `_Acceptor`, and run this folder's tests and tests/chaos/test_overload.py.
 If grpc.aio can take many calls in a turn by itself, delete the acceptor.
 """
