@@ -33,6 +33,8 @@ from seqserve_server.process import logs
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.
 _CALLS_A_TURN = 8
 _MOST_A_TURN = 256
+# Their requests are read and go to the engine together; a start takes some tenths of a millisecond.
+_STARTS_A_TURN = 8
 # Time for the message of a call, equal to the time for a handshake.
 _SILENCE_S = 20.0
 
@@ -61,7 +63,7 @@ class _Arrivals:
         """Gets the error with which the takers end."""
         self._admitted: RoundRobin[object] = RoundRobin()
         self._accept, self._start, self._loop = accept, start, loop
-        self._has_turn = self._has_started = False
+        self._started, self._has_turn = 0, False
 
     def take(self) -> None:
         self._begin_turn()
@@ -76,17 +78,18 @@ class _Arrivals:
             self.ended.set_exception(error)
 
     def dispatch(self) -> None:
-        """Starts the next call, if none has started in this turn and there is memory for it."""
-        if self._has_started:
-            return
-        started = self._admitted.next(self._starts)
-        self.is_blocked = started is None and bool(self._admitted)
+        """Starts calls, if few have started in this turn and there is memory for them."""
+        while self._admitted and self._started < _STARTS_A_TURN:
+            if self._admitted.next(self._starts) is None:
+                self.is_blocked = True
+                return
+        self.is_blocked = False
 
     def _starts(self, peer: str, state: object) -> bool:
         held = self._accept(peer, state)
         if held is None:
             return False
-        self._has_started = True
+        self._started += 1
         self._begin_turn()
         self._start(peer, held, state)
         return True
@@ -98,7 +101,7 @@ class _Arrivals:
 
     def _end_turn(self) -> None:
         self.taken = 0
-        self._has_turn = self._has_started = False
+        self._started, self._has_turn = 0, False
         self.dispatch()
 
 
