@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Arrivals:
-    """Admitted calls of one method; one starts in each turn of the loop, from its peers in turn."""
+    """Admitted calls of one method; a few start in a turn of the loop, from their peers in turn."""
 
     def __init__(
         self,
@@ -59,11 +59,19 @@ class _Arrivals:
         """Tasks that take calls, and how many calls they have taken in this turn of the loop."""
         self.is_blocked = False
         """Whether there was no memory for the next call of any peer."""
-        self.ended: asyncio.Future[object] = loop.create_future()
-        """Gets the error with which the takers end."""
         self._admitted: RoundRobin[object] = RoundRobin()
         self._accept, self._start, self._loop = accept, start, loop
+        self._end: asyncio.Future[object] | None = None
         self._started, self._has_turn = 0, False
+
+    def until_end(self) -> asyncio.Future[object]:
+        """Returns what gets the error with which the takers end."""
+        self._end = self._loop.create_future()
+        return self._end
+
+    def end(self, error: Exception) -> None:
+        if self._end is not None and not self._end.done():
+            self._end.set_exception(error)
 
     def take(self) -> None:
         self._begin_turn()
@@ -72,10 +80,6 @@ class _Arrivals:
     def add(self, state: object, peer: str) -> None:
         self._admitted.add(peer, state)
         self.dispatch()
-
-    def end(self, error: Exception) -> None:
-        if not self.ended.done():
-            self.ended.set_exception(error)
 
     def dispatch(self) -> None:
         """Starts calls, if few have started in this turn and there is memory for them."""
@@ -167,12 +171,12 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
 
         No call ever comes: each is started here. Only the error that ends the server does.
         """
-        path = (method or b"").decode()
-        arrivals = self._arrivals[method] = _Arrivals(
-            partial(self._admission.accept, path), partial(self._start, path), self._event_loop
-        )
-        self._add_takers(method, _CALLS_A_TURN)
-        return arrivals.ended
+        if method not in self._arrivals:
+            path = (method or b"").decode()
+            accept, start = partial(self._admission.accept, path), partial(self._start, path)
+            self._arrivals[method] = _Arrivals(accept, start, self._event_loop)
+            self._add_takers(method, _CALLS_A_TURN)
+        return self._arrivals[method].until_end()
 
     def _start(self, path: str, peer: str, held: set[Reservation], state: object) -> None:
         context = copy_context()
