@@ -154,7 +154,7 @@ def _are_apart(one: Quantity, other: Quantity) -> bool:
 
 
 class Asked(NamedTuple):
-    """A source, and what its translation must have: of each span one of several ways."""
+    """A source, and the ways to write each span that its translation must have."""
 
     source: str
     spans: Sequence[Sequence[str]]

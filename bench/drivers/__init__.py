@@ -39,7 +39,7 @@ class Driver(Closing, ABC, Generic[Row]):
         """Decodes any number of sources, shared out over all workers."""
 
     def decode_batch(self, sources: Sequence[Row]) -> list[Row]:
-        """Decodes one batch on one worker; may be called from as many threads as there are."""
+        """Decodes one batch on one worker; each worker may have a thread that calls it."""
         return self.decode(sources)
 
 

@@ -2,8 +2,8 @@
 
 Workers of one process share an interpreter. While one of them is outside ONNX Runtime, the others
 that need to be there wait. So the share of a step outside it bounds how many workers a process can
-keep busy, and tells from few cores what becomes of many. A server has the same processes, its
-fronts beside them, and callers on the same machine.
+keep busy, and tells from few cores what becomes of many. A server has the same processes, and
+shares the machine with its fronts and the callers.
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ def log_softmax_at(
 
     Args:
         logits: ``[B, V]``.
-        tokens: One of each row, int64 ``[B, 1]``.
-        top_tokens: Others of each row, int64 ``[B, K]``.
+        tokens: The token of each row, int64 ``[B, 1]``.
+        top_tokens: Further tokens of each row, int64 ``[B, K]``.
         is_wanted: bool ``[]``.
 
     Returns:

@@ -96,7 +96,9 @@ class Failure(Exception):
         """
         if self.retry_after_s is not None:
             return {"Retry-After": str(math.ceil(self.retry_after_s))}
-        return {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+        # What is left of a late body would hold its connection.
+        others = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
+        return others.get(self.status, {})
 
     def text(self, request_id: str) -> str:
         """Returns the JSON of ``application/problem+json``."""

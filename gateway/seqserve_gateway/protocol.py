@@ -43,8 +43,8 @@ class ListenerLimits:
 
 
 class Connections:
-    """The open connections of one listener; when they are too many, the peer with the most loses
-    the one that it has not used for the longest time."""
+    """The open connections of one listener. If there are too many, the peer with the most loses its
+    least recently used idle one."""
 
     def __init__(self, limits: ListenerLimits) -> None:
         self.limits = limits

@@ -28,6 +28,7 @@ from seqserve.documents.passage import (
     parts_of,
     translation_of,
 )
+from seqserve.documents.plain_text import undecoded
 from seqserve.documents.report import Report
 from seqserve.documents.xml_source import Node, Role
 from seqserve.documents.xml_text import Table
@@ -164,9 +165,7 @@ def write_file(
 
 def outcome(name: str, *given: Any) -> Any:
     """Returns what one of the functions above returns, or why it cannot read its job."""
-    functions: dict[str, Callable[..., Any]] = {
-        each.__name__: each for each in (read, divided, write, write_file)
-    }
+    functions: dict[str, Any] = {f.__name__: f for f in (read, divided, write, write_file)}
     try:
         return functions[name](*given)
     except RecursionError:
@@ -195,8 +194,7 @@ def _translations(
 
 
 def _documents(job: Job) -> Iterator[Iterable[Passage]]:
-    parse = _parser_of(job)
-    return (parse(text) for text in _texts(job).values())
+    return map(_parser_of(job), _texts(job).values())
 
 
 def _texts(job: Job) -> Mapping[str, str]:
@@ -268,6 +266,8 @@ def _plain(text: str) -> list[Passage]:
 def _part(passage: Passage) -> Part:
     if not passage.has_words:
         return Part("")
+    if place := undecoded(passage.text):
+        raise Unreadable(f"line {passage.line} has {place}, which is not text")
     return Part(passage.text, passage.kept, passage.split_passages is not None)
 
 

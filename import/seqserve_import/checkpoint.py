@@ -64,7 +64,7 @@ class Settings:
         return Settings(self.path, {**others._values, **self._values})
 
     def some(self, names: Iterable[str]) -> dict[str, Any]:
-        """Returns some values as they are, without those that are missing."""
+        """Returns the values of these names, unchanged; missing ones are left out."""
         return {name: self._values[name] for name in names if name in self._values}
 
     @property

@@ -62,7 +62,7 @@ class Family:
         return replace(self, config=replace(config, max_source_length=length))
 
     def suppress_tokens(self, tokens: Sequence[int], unk_id: int) -> Family:
-        """Returns the family of a model that never generates some tokens.
+        """Returns the family with these tokens suppressed: the model never generates them.
 
         Args:
             tokens: Their ids.

@@ -51,7 +51,9 @@ def width_of(text: str) -> int:
 
 def json_line(facts: Mapping[str, Any]) -> str:
     """Writes one line; an enum member becomes its value, NaN and infinity become null."""
-    return json.dumps(_plain(facts), ensure_ascii=False, allow_nan=False)
+    line = json.dumps(_plain(facts), ensure_ascii=False, allow_nan=False)
+    # Half a character, also of a path that is not UTF-8, is written by its code.
+    return line.encode(errors="backslashreplace").decode()
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Divides a text into words and what comes back as it is: placeholders and addresses.
+"""Divides a text into words, and placeholders and addresses, which come back as they are.
 
 Documents are read by it, and the server reads texts by it.
 """

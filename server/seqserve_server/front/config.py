@@ -75,8 +75,8 @@ class ServeOptions:
     )
     segmentation: SegmentationMode = _models(
         SegmentationMode.NONE,
-        help="How to divide sources if neither the request nor the model's manifest says so:"
-        " sentences lets callers send whole texts to a model that reads sentences.",
+        help="How to divide sources if neither the request nor the model's manifest says so."
+        " With sentences, callers may send whole texts to a model that reads sentences.",
     )
     glossaries: Path | None = _models(
         None,
@@ -112,8 +112,8 @@ class ServeOptions:
     )
     cache_scope: CacheScope = _network(
         CacheScope.CALLER,
-        help="Who gets a kept answer: the client that got it before, or with server every client,"
-        " who can then learn from response times whether somebody has sent a text.",
+        help="Who gets a kept answer. With caller, the client that got it before; with server,"
+        " every client, which can then learn from response times whether somebody has sent a text.",
     )
     front_processes: int | None = _network(
         None,
@@ -151,7 +151,7 @@ class ServeOptions:
         None, help="Private key of --tls-certificate, PEM, not encrypted."
     )
     tls_client_ca: Path | None = _security(
-        None, help="Authorities, PEM, one of which must have signed a client's certificate (mTLS)."
+        None, help="Authorities, PEM; one of them must have signed a client's certificate (mTLS)."
     )
     tokens: Path | None = _security(
         None,
@@ -183,8 +183,8 @@ class ServeOptions:
     )
     slots: int | None = _count(
         None,
-        help="Maximum number of running rows; more raise throughput, memory and step time. If not"
-        " given, 64, or 16 for each worker where that is more. A request runs on one worker, whose"
+        help="Maximum number of running rows; more raise throughput, memory and step time. By"
+        " default 64, or 16 for each worker if that is more. A request runs on one worker, whose"
         " share bounds its beam.",
         maximum=4096,
     )
@@ -235,8 +235,8 @@ class ServeOptions:
     )
     otlp_endpoint: str = _log(
         "",
-        help="OpenTelemetry collector for traces of calls, as http://host:4317; needs the extra"
-        " tracing. If empty, nothing is traced.",
+        help="OpenTelemetry collector for traces of calls, such as http://host:4317; needs the"
+        " extra tracing. If empty, nothing is traced.",
     )
     trace_sample_ratio: float = _log(
         1.0,

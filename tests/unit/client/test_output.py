@@ -34,11 +34,13 @@ def test_control_characters_are_shown_and_do_nothing() -> None:
 def test_a_line_is_json_that_every_parser_reads() -> None:
     facts = {
         "text": "Grüße",
+        "half": "\ud800",
         "reason": StopReason.EOS,
         "scores": (-0.5, math.nan, [-math.inf]),
         "inner": {"is": True, "none": None, "count": 3},
     }
     assert json_line(facts) == (
-        '{"text": "Grüße", "reason": "eos", "scores": [-0.5, null, [null]], '
+        r'{"text": "Grüße", "half": "\ud800", '
+        '"reason": "eos", "scores": [-0.5, null, [null]], '
         '"inner": {"is": true, "none": null, "count": 3}}'
     )

@@ -159,6 +159,7 @@ async def test_drain_ends_a_document_and_its_calls() -> None:
         (b"fail INTERNAL", "a.txt", "DE", "internal, says the fake"),
         (b"good", "a.txt", "JA", "target_lang: no model knows 'ja'"),
         (b"PK no", "a.docx", "DE", "file: "),
+        (rb'{"a": "good \ud800"}', "a.json", "DE", "file: line 1 has half a character after 5"),
     ],
 )
 async def test_status_tells_why_a_document_is_not_translated(

@@ -215,7 +215,7 @@ async def test_body_that_takes_too_long_ends_with_408(server: FakeServer) -> Non
     gateway = replace(gateway_of(server), bodies=Bodies(timeout_s=0.05))
     async with opened(gateway, FORM) as client:
         answer = await client.post("/shout", content=never())
-    assert answer.status_code == 408
+    assert (answer.status_code, answer.headers["connection"]) == (408, "close")
 
 
 async def test_client_that_leaves_cancels_its_call(server: FakeServer) -> None:

@@ -112,7 +112,7 @@ class InOrder(Generic[A]):
                 return
 
     def restored(self, outcomes: Iterable[tuple[int, R]]) -> Generator[tuple[A, R], None, None]:
-        """Yields each source with its outcome, in order; outcomes come in any order."""
+        """Yields each source with its outcome, in the order of the sources."""
         early: dict[int, R] = {}
         next_index = 0
         try:

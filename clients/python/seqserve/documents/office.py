@@ -15,7 +15,7 @@ from seqserve.documents.inline import passages
 from seqserve.documents.passage import Lines, Passage
 from seqserve.documents.pieces import FIELD, Kind, Piece
 from seqserve.documents.syntax import Syntax
-from seqserve.documents.xml_source import XML, Node, Role, escaped, root_of
+from seqserve.documents.xml_source import REFERENCE, XML, Node, Role, escaped, root_of
 from seqserve.documents.xml_text import Table
 
 _OFFICE = ("http://schemas.openxmlformats.org/{}/2006/main", "http://purl.oclc.org/ooxml/{}/main")
@@ -32,7 +32,9 @@ _OF_SOURCE = re.compile(
     r"\s(?:lang|altLang|noProof|dirty|err|smtClean)\s*=\s*(?:\"[^\"]*\"|'[^']*')"
 )
 _PLACEHOLDER = re.compile(r"<(?:[^\s<>/:]+:)?ph[\s/>]")
-_LINE_END = re.compile(r"_x000[aAdD]_")
+# How sheets write characters that XML cannot have, such as carriage returns.
+_CODED = re.compile(r"_x([\da-fA-F]{4})_")
+_TO_CODE = re.compile(r"[\0-\x08\x0b-\x1f]|_(?=x[\da-fA-F]{4}_)")
 
 
 def _field(node: Node) -> Piece | None:
@@ -59,6 +61,15 @@ def _header(raw: str, _: Syntax, *, is_alone: bool) -> Iterator[Piece]:
     yield Piece(Kind.TEXT, raw[end:], syntax=_HEADER)
 
 
+def _decoded(text: str) -> str:
+    return _CODED.sub(lambda code: chr(int(code[1], 16)), text)
+
+
+_SHEET = XML._replace(
+    read=lambda raw: _decoded(XML.read(raw)),
+    write=lambda text: escaped(_TO_CODE.sub(lambda match: f"_x{ord(match[0]):04X}_", text)),
+    escape=re.compile(f"{REFERENCE}|{_CODED.pattern}"),
+)
 _HEADERS = [
     f"s:{page}{place}" for page in ("odd", "even", "first") for place in ("Header", "Footer")
 ]
@@ -141,8 +152,9 @@ def parse(lines: Lines, kept: Container[str] = ()) -> Iterator[Passage]:
         kept: Texts of cells that stay, because other parts name them; see :func:`folded`.
     """
     document = _PACKAGE.read("".join(lines))
-    is_model = root_of(document).name in ("p:sldMaster", "p:sldLayout")
-    table = replace(_PACKAGE, role=partial(_role, kept, is_model))
+    name = root_of(document).name
+    role = partial(_role, kept, name in ("p:sldMaster", "p:sldLayout"))
+    table = replace(_PACKAGE, role=role, syntax=_SHEET if name.startswith("s:") else XML)
     return passages(table.pieces(document), table.syntax)
 
 
@@ -163,4 +175,4 @@ def _role(kept: Container[str], is_model: bool, node: Node, parent: Node) -> Rol
 
 def folded(text: str) -> str:
     """Returns a text of a cell as it is compared with names: white space is a space."""
-    return " ".join(_LINE_END.sub(" ", text).split())
+    return " ".join(_decoded(text).split())

@@ -52,14 +52,15 @@ def fault_of(text: str) -> str:
 
 
 def undecoded(text: str) -> str:
-    """Describes the first byte that could not be decoded and is a lone surrogate."""
+    """Describes the first lone surrogate: half a character, or a byte that could not be decoded."""
     try:
         # Most lines are ASCII, and need no copy.
         if not text.isascii():
             text.encode()
     except UnicodeEncodeError as error:
         byte = ord(text[error.start]) - 0xDC00
-        return f"byte 0x{byte:02X} after {error.start} characters"
+        what = f"byte 0x{byte:02X}" if 0x80 <= byte <= 0xFF else "half a character"
+        return f"{what} after {error.start} characters"
     return ""
 
 

@@ -215,9 +215,14 @@ class _Reader:
         form = self._format(first) if first and is_formatted else ""
         opening, closing = f"<{run.prefix}r>{form}", f"</{run.prefix}r>"
         space = "" if run.name in self._table.bare else ' xml:space="preserve"'
-        write = partial(_run, opening, f"{run.prefix}t", space, closing)
+        syntax = self._table.syntax
+        write = partial(_run, opening, f"{run.prefix}t", space, closing, syntax.write)
         begin = Piece(
-            Kind.OPENING, run.opening, f"run {form}", written="", syntax=XML._replace(write=write)
+            Kind.OPENING,
+            run.opening,
+            f"run {form}",
+            written="",
+            syntax=syntax._replace(write=write),
         )
         self.pieces.append(begin)
         for node in run.children:
@@ -282,5 +287,7 @@ class _Reader:
         return f"{opening}{''.join(kept)}{node.closing}" if kept or "=" in opening else ""
 
 
-def _run(opening: str, name: str, space: str, closing: str, text: str) -> str:
-    return f"{opening}<{name}{space}>{XML.write(text)}</{name}>{closing}" if text else ""
+def _run(
+    opening: str, name: str, space: str, closing: str, write: Callable[[str], str], text: str
+) -> str:
+    return f"{opening}<{name}{space}>{write(text)}</{name}>{closing}" if text else ""

@@ -29,8 +29,8 @@ Result = TypeVar("Result")
 class EngineCall(asyncio.Future[Result]):
     """One request; cancelling it cancels the request.
 
-    It needs no task, so that many of a call cost little: events come in the event loop, and with
-    the last one the result is made. An answer that needs its attention is submitted again, as a
+    It needs no task, so a call may have many of them: events come in the event loop, and the last
+    one makes the result. An answer that needs its attention is submitted again, as a
     second request, before. Tokens that nobody has fetched yet are kept in one list, so a slow
     reader costs no more than the tokens of its answer.
     """

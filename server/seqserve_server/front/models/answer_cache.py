@@ -106,7 +106,7 @@ class VersionAnswers:
         """Requests in flight, which equal ones join."""
 
     def key_of(self, spec: GenerateSpec) -> bytes:
-        """Returns the key of a request: equal for requests in one scope with equal answers."""
+        """Returns a key: equal for requests in the same scope that have equal answers."""
         owner = spec.client_id if self._cache.scope is CacheScope.CALLER else None
         facts = (self._number, owner, spec.start_token, spec.options.outcome)
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=32)

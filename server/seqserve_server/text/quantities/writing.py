@@ -22,8 +22,8 @@ def written(
 ) -> Iterator[str]:
     """Yields the forms in which the translation of a text should have ``missing`` quantities of it.
 
-    Of a date or a phone number it is the whole, if a part is missing. Languages are codes of ISO
-    639.
+    If a part of a date or of a phone number is missing, the form is the whole. Languages are codes
+    of ISO 639.
     """
     for group in _groups(quantities_in(text, source_language), text):
         if set(group).isdisjoint(missing):

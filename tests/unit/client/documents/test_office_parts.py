@@ -8,7 +8,7 @@ import pytest
 from seqserve.documents.formats import Format
 from seqserve.documents.office import parse
 
-from .marking import in_capitals, marked, passages_of, sent
+from .marking import in_capitals, marked, passages_of, sent, written
 from .test_office import TEXT
 
 OFFICE = "http://schemas.openxmlformats.org/{}/2006/main"
@@ -139,8 +139,18 @@ def test_prompts_of_a_model_of_slides_are_seen_by_nobody(root: str, texts: list[
     assert sent(passages_of(Format.PPTX, part(prompt + shape, root))) == texts
 
 
+def test_sheets_write_characters_by_their_codes() -> None:
+    cells = "<s:si><s:t>one_x000D_\ntwo _x005F_x0041_</s:t></s:si>"
+    cells += f"<s:si><s:r><s:t>a</s:t></s:r><s:r>{FONT}<s:t>_x000d_b &lt;</s:t></s:r></s:si>"
+    passages = passages_of(Format.XLSX, part(cells, "s:sst"))
+    assert sent(passages) == ["one\r\ntwo _x0041_", "a\rb <"]
+    again = passages_of(Format.XLSX, written(passages))
+    assert sent(again) == sent(passages)
+    ElementTree.fromstring(written(passages))
+
+
 def test_texts_that_other_parts_name_stay() -> None:
-    cells = "<s:si><s:t>Region\n of it</s:t></s:si><s:si><s:t>East</s:t></s:si>"
+    cells = "<s:si><s:t>Region_x000D_\n of it</s:t></s:si><s:si><s:t>East</s:t></s:si>"
     cells += cached("strCache", "Region of it")
     assert sent([*parse([part(cells)], kept={"Region of it"})]) == ["East"]
 

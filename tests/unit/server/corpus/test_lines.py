@@ -45,7 +45,7 @@ def test_objects_get_a_field(file: Path, out: Path) -> None:
     no_object = "is not an object, so it has no text in the field 'text'"
     assert [each.fault for each in places[:4]] == ["", "", missing, no_object]
     assert places[4].fault.startswith("is not JSON: ")
-    assert places[5].fault.startswith("is not UTF-8: ")
+    assert places[5].fault.startswith("is not UTF-8: half a character after 5 characters")
     answers = [Answer("Hallo", -0.25), NOTHING, *[failed("no")] * 5]
     corpus.write(out, answers)
     lines = out.read_bytes().decode().split("\r\n")
