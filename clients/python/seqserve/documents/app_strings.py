@@ -18,7 +18,7 @@ from seqserve.documents.xml_text import Table
 
 # A resource, whose name replaces a text.
 _RESOURCE = re.compile(r"\s*[@?][\w.:/+-]+\s*")
-_BACKSLASH = rf"{UNICODE}|\\."
+_BACKSLASH = rf"{UNICODE}|\\.|\""
 _ANDROID_CHARACTERS = {"n": "\n", "t": "\t"}
 _ANDROID_SPECIAL = re.compile(r"[\\'\"\n\t]|^[@?]")
 _ANDROID_WRITTEN = {"\n": r"\n", "\t": r"\t"}
@@ -34,8 +34,10 @@ def _role(node: Node, parent: Node) -> Role | None:
 
 
 def _android(escape: re.Pattern[str], around: Callable[[str], str]) -> Syntax:
+    # Quotes without a backslash are not shown.
     syntax = backslashes(
-        escape, _ANDROID_SPECIAL, _ANDROID_CHARACTERS, _ANDROID_WRITTEN, other=html.unescape
+        *(escape, _ANDROID_SPECIAL, _ANDROID_CHARACTERS, _ANDROID_WRITTEN),
+        other=lambda raw: html.unescape(raw).replace('"', ""),
     )
     return syntax._replace(write=lambda text: around(syntax.write(text)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +13,8 @@ from seqserve.words import has_words
 
 FIELD = "field"
 """Name of an element whose text a program regenerates."""
+# Elements and runs that raise their text.
+_RAISED = re.compile(r"sup\Z|run .*?(?:superscript|\sbaseline=[\"'][1-9])", re.S)
 # Deeper elements divide the text; they do not occur in practice.
 _MAX_DEPTH = 32
 
@@ -121,6 +124,13 @@ def _around(piece: Piece, children: Sequence[Element], closing: Piece) -> Elemen
     if piece.name == FIELD and element.has_text and not element.has_words:
         # A field without a letter, such as a page number.
         element.has_text, element.has_placeholder = False, True
+    pieces = [*element.pieces()]
+    is_number = element.has_text and not (element.has_words or element.has_placeholder)
+    if is_number and _RAISED.match(piece.name) and not any(each.parts for each in pieces):
+        # A note or an exponent, which a model would read as a part of the word before it.
+        text = "".join(child.text for child in children)
+        written = piece.syntax.write(text) if piece.syntax and element.is_run else None
+        return Element(Piece(Kind.EMPTY, "".join(each.raw for each in pieces), written=written))
     element.base = base_of(children)
     if element.is_run:
         element.base = piece if element.has_text else None

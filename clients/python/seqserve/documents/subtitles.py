@@ -20,9 +20,9 @@ _NUMBER = re.compile(r"\s*\d+\s*$")
 # Blocks of WebVTT that are not cues.
 _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)(?!\S)")
 _TAG = r"</?\w[^<>]*>"
-# Tags, and what SRT writes in braces; the dash of a speaker comes before or within them.
+# Tags, and what SRT writes in braces; the dash or >> of a speaker comes before or within them.
 _MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
-_DASH = re.compile(rf"((?:\s|\\[Nnh]|{_TAG})*)([-–]\s*)")
+_DASH = re.compile(rf"((?:\s|\\[Nnh]|{_TAG})*)((?:[-–]|(?:>|&gt;){{2,}})\s*)")
 # Other programs' breaks within a line, and spaces that do not break.
 _BREAK = re.compile(r"\\[Nnh]")
 _LINE_END = re.compile(r"\r\n|\r|\n|\\[Nn]")

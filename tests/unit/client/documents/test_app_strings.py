@@ -45,6 +45,7 @@ def resources(text: str) -> str:
         ),
         ("<string>a \\ud83d\\ude42</string>", "<string>«a 🙂»</string>"),
         ('<string>"  a b "</string>', '<string>"  «a b» "</string>'),
+        ('<string>a "b" &quot;c\\"</string>', '<string>«a b c\\"»</string>'),
         (
             "<string><![CDATA[<b>a</b> it\\'s &amp;]]></string>",
             "<string><![CDATA[<b>«a»</b> «it\\'s» &amp;]]></string>",

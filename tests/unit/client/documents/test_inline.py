@@ -23,6 +23,13 @@ def written(html: str, target: str, words: str) -> str:
     return passage.before + passage.written(aligned(passage, target, words)) + rest
 
 
+def test_raised_numbers_are_no_part_of_the_word_before_them() -> None:
+    html = "<p>In 1850<sup><a href='#n'>[3]</a></sup> it had 25 m<sup>2</sup>.</p>"
+    assert sent(parse([html])) == ["In 1850 it had 25 m."]
+    expected = "<p>25 m<sup>2</sup> es 1850<sup><a href='#n'>[3]</a></sup>.</p>"
+    assert written(html, "25 m es 1850.", "25 m it 1850 .") == expected
+
+
 @pytest.mark.parametrize(
     ("html", "target", "words", "expected"),
     [

@@ -81,6 +81,14 @@ def test_a_run_of_another_format_follows_its_words() -> None:
     assert texts_of(result) == [[(False, "kam ein "), (True, "rotes Auto")]]
 
 
+def test_a_raised_number_is_no_part_of_the_word_before_it() -> None:
+    raised = run("3", '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>')
+    text = docx_document(f"<w:p>{run('in 1850')}{raised}{run(' by a king')}</w:p>")
+    passages = passages_of(Format.DOCX, text)
+    assert sent(passages) == ["in 1850 by a king"]
+    assert f"{run('IN 1850')}{raised}{run(' BY A KING')}" in in_capitals(passages)
+
+
 FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
 PAGE = (
     f"{FIELD.format('begin')}<w:r><w:instrText>PAGE</w:instrText></w:r>{FIELD.format('separate')}"

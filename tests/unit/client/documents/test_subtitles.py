@@ -21,6 +21,8 @@ VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:0
         (f"{CUE}one two\r\n\r\n{CUE}three", f"{CUE}«one two»\r\n\r\n{CUE}«three»"),
         (f"{CUE}one\r\ntwo three\r\n", f"{CUE}«one two\r\nthree»\r\n"),
         (f"{CUE}- one\r\n- two\r\n", f"{CUE}- «one»\r\n- «two»\r\n"),
+        (f"{CUE}>> one\r\n>>> two > 1", f"{CUE}>> «one»\r\n>>> «two > 1»"),
+        (f"{VTT}&gt;&gt; one\n<i>&gt;&gt;two", f"{VTT}&gt;&gt; «one»\n<i>&gt;&gt;«two»"),
         (f"{CUE}<i>one</i> {{\\an8}}two\n", f"{CUE}<i>«one»</i> {{\\an8}}«two»\n"),
         (
             f"{CUE}one\r\n\r\ntwo\r\n \r\n{CUE}three",
