@@ -1,5 +1,3 @@
-"""Options of a request: which are allowed, and what the engine gets."""
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -143,13 +141,6 @@ def test_every_number_has_its_bounds_tested() -> None:
     }
     # The engine counts it in seconds; it has a test of its own.
     assert numbers - {"time_limit_ms"} == {field for field, *_ in BOUNDS}
-
-
-def test_lengths() -> None:
-    both = convert(min_decoding_length=7, max_decoding_length=7)
-    assert (both.min_decoding_length, both.max_decoding_length) == (7, 7)
-    assert convert(min_decoding_length=7).max_decoding_length == MAX_TARGET
-    assert convert(max_decoding_length=7).min_decoding_length == 0
 
 
 def test_time_limit() -> None:
