@@ -333,6 +333,8 @@ def test_the_error_quotes_only_the_start_of_a_long_token() -> None:
         ),
         ("stop_sequences", {"stop_sequences": ["a", ""]}),
         ("stop_sequences", {"stop_sequences": ["a" * 257]}),
+        ("stop_sequences", {"stop_sequences": ["b"], "target_prefix": "ab"}),
+        ("end_tokens", {"end_tokens": ["a"] * 2000, "min_decoding_length": 1}),
         ("stop_sequences", {"stop_sequences": ["a"] * 17}),
         ("suppress_tokens", {"suppress_tokens": ["a"] * 257}),
         ("suppress_sequences", {"suppress_sequences": [Tokens(tokens=["a", "b"])] * 257}),
@@ -391,6 +393,10 @@ def test_a_field_of_a_newer_client_is_refused(number: int, tag: bytes) -> None:
         convert_message(newer)
     assert caught.value.field == "options"
     assert str(number) in caught.value.reason
+    sequence = Tokens(tokens=["a"])
+    sequence.MergeFromString(tag + b"\x01")
+    with pytest.raises(InvalidRequest):
+        convert(suppress_sequences=[sequence])
 
 
 integers = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 70)

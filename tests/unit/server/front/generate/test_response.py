@@ -160,6 +160,19 @@ def test_text_ends_before_a_stop_sequence_also_within_a_token() -> None:
     assert nothing.text == ""
 
 
+def test_text_before_a_stop_is_whole_after_replacing_unknown_tokens() -> None:
+    """What is replaced may be longer than what was there."""
+    hypothesis = Hypothesis(
+        [*ids("ab"), UNK, *ids("cd")],
+        -1.0,
+        StopReason.STOP_SEQUENCE,
+        attention=packed(*[[0, 1, 0, 0]] * 5),
+        text_length=4,
+    )
+    [found] = response(hypothesis, replaces=True).hypotheses
+    assert found.text == "abycd"
+
+
 def test_attention_has_a_row_per_token_and_a_weight_per_source_token() -> None:
     rows = [[0.5, 0.25, 0.125, 0.125], [0.0, 0.0, 1.0, 0.0]]
     hypothesis = Hypothesis(ids("ab"), -1.0, StopReason.EOS, attention=packed(*rows))
