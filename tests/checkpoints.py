@@ -320,7 +320,6 @@ def tokenizer(config: Any, languages: Sequence[str] = ()) -> tokenizers.Tokenize
 
 
 def main() -> None:
-    """Writes one checkpoint."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("family", choices=FAMILIES)
     parser.add_argument("folder", type=Path)

@@ -30,7 +30,6 @@ async def idle(port: int) -> None:
 
 
 async def half(port: int) -> None:
-    """Sends half a body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(BODY)
     await reader.read()

@@ -71,7 +71,6 @@ class CommandFailed(Exception):
 
 @pytest.fixture(scope="session")
 def docker() -> Iterator[Docker]:
-    """A daemon that answers."""
     client, compose_client = _client(), _compose_client()
     # Variables of the developer's shell must not reach the test.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SEQSERVE_")}

@@ -25,8 +25,6 @@ from .drawn_requests import sources, text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A request of a simulation."""
-
     source: tuple[int, ...]
     options: DecodingOptions
     streamed: bool = False

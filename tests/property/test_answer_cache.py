@@ -73,8 +73,6 @@ class Engine:
 
 @dataclass(frozen=True)
 class Ask:
-    """What a caller asks."""
-
     source: int
     length: int
     client: str
@@ -106,8 +104,6 @@ actions = st.one_of(
 
 @dataclass
 class Caller:
-    """A caller, and what it got."""
-
     spec: GenerateSpec
     task: asyncio.Task[Finished]
     has_left: bool = False

@@ -40,8 +40,6 @@ class WatchedRuntime(DeviceRuntime):
 
 @dataclass
 class Row:
-    """What a row has read."""
-
     source: int
     tokens: list[int] = field(default_factory=list)
 

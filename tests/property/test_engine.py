@@ -22,8 +22,6 @@ PATIENCE_S = 60.0
 
 
 class Counts(Observer):
-    """Counts the ends of each request."""
-
     def __init__(self) -> None:
         self.ends: Counter[int] = Counter()
 

@@ -20,8 +20,6 @@ IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
 
 
 class Engine:
-    """Stands for an engine."""
-
     is_up = is_ready = True
     last_error = "its engine has failed"
 
@@ -31,8 +29,6 @@ class Engine:
 
 
 class Model:
-    """Stands for a loaded model."""
-
     def __init__(self) -> None:
         self.engine = Engine()
 

@@ -36,8 +36,6 @@ actions = st.one_of(
 
 @dataclass(eq=False)
 class Caller:
-    """A request and its events."""
-
     spec: GenerateSpec
     request_id: int = 0
     events: list[Event] = field(default_factory=list)

@@ -20,8 +20,6 @@ _PATIENCE_S = 120.0
 
 @dataclass(slots=True)
 class Outcomes:
-    """Outcomes of the calls of one client."""
-
     sent: int = 0
     durations_s: list[float] = field(default_factory=list)
     """Durations of the answered calls."""
@@ -132,8 +130,6 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flood:
-    """Measurements."""
-
     capacity: float
     """Answers per second in a closed loop."""
     calm: Outcomes

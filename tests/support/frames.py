@@ -19,8 +19,6 @@ _PATIENCE_S = 60.0
 
 
 class Kind(IntEnum):
-    """Type of a frame."""
-
     DATA = 0
     HEADERS = 1
     PRIORITY = 2

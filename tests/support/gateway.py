@@ -15,8 +15,6 @@ from .process import PATIENCE_S
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway that runs."""
-
     process: subprocess.Popen[str]
     url: str
 

@@ -174,7 +174,6 @@ class ServerProcess:
         return self._process.pid
 
     def engines(self) -> list[int]:
-        """Lists its engine processes."""
         return [pid for pid in members(self.pid) if _runs(pid, b"seqserve_server.engine")]
 
     def fronts(self) -> list[int]:

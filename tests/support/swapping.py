@@ -28,8 +28,6 @@ def publish(repository: Path, models: Path, version: int, original: str = f"{NAM
 
 @dataclass
 class Traffic:
-    """Outcomes of the calls."""
-
     expected: dict[str, Result]
     """Result of each source; all versions have the same weights."""
     answered: Counter[int] = field(default_factory=Counter)

@@ -1,5 +1,3 @@
-"""What an import costs: the client is light, and the server needs neither torch nor onnx."""
-
 import subprocess
 import sys
 

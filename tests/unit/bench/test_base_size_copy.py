@@ -1,5 +1,3 @@
-"""A model that is made larger writes the same words."""
-
 import json
 from dataclasses import replace
 from pathlib import Path

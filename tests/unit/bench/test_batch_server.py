@@ -1,5 +1,3 @@
-"""Batches are full or late, and their requests get their own answers."""
-
 import asyncio
 import threading
 import time

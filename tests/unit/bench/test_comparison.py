@@ -1,5 +1,3 @@
-"""Engines take turns, and an engine that decodes something else is refused."""
-
 from collections.abc import Sequence
 from functools import partial
 

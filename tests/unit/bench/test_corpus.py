@@ -1,5 +1,3 @@
-"""Whole files: what engines are given, and how their time is taken."""
-
 import sys
 from pathlib import Path
 

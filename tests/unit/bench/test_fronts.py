@@ -1,5 +1,3 @@
-"""Servers whose engine answers at once, and what a start takes."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The comparison over HTTP: its tables, and the files of the other server."""
-
 import json
 from pathlib import Path
 

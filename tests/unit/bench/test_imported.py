@@ -1,5 +1,3 @@
-"""CTranslate2 and transformers decode imported models as the model itself does."""
-
 from pathlib import Path
 
 import pytest

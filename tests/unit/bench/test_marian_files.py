@@ -1,5 +1,3 @@
-"""A model of ours is written in Marian's files so that nothing of it is lost."""
-
 from dataclasses import replace
 from pathlib import Path
 

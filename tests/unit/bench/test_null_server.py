@@ -1,5 +1,3 @@
-"""The server that does nothing answers every way to call, and the table of what callers cost."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Weights that are written to traced graphs make the artifact that an export makes."""
-
 import dataclasses
 from pathlib import Path
 

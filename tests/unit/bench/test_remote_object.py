@@ -1,5 +1,3 @@
-"""An object in another process: results, errors, limits of time, and a process that ends."""
-
 import os
 import time
 

@@ -1,5 +1,3 @@
-"""A shortlist and a vocabulary map of CTranslate2 allow the same tokens."""
-
 import shutil
 import statistics
 from dataclasses import replace

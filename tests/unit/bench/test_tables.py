@@ -1,5 +1,3 @@
-"""Tables, the signature under them, and the page that has them."""
-
 import dataclasses
 import json
 import re

@@ -1,5 +1,3 @@
-"""Tokens: their lines in the server's file, and when a client sends one."""
-
 import hashlib
 from dataclasses import replace
 

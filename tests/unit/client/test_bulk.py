@@ -346,15 +346,6 @@ def test_closing_the_client_ends_the_bulk_call(server: FakeServer) -> None:
         next(outcomes)
 
 
-async def test_closing_the_async_client_ends_the_bulk_call(server: FakeServer) -> None:
-    client = AsyncClient(server.target)
-    outcomes = client.generate_bulk(["a", "hang"])
-    await anext(outcomes)
-    await client.close()
-    with pytest.raises(Cancelled):
-        await anext(outcomes)
-
-
 async def test_async_input_is_read_no_further_than_it_may(server: FakeServer) -> None:
     read = itertools.count()
 

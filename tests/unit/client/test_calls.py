@@ -1,5 +1,3 @@
-"""Groups of calls: cancelling one ends its calls and delays."""
-
 import asyncio
 import itertools
 import threading
@@ -171,13 +169,6 @@ def test_leaving_ends_the_threads() -> None:
 async def async_double(number: int) -> int:
     await asyncio.sleep(0.001 * (5 - number % 5))
     return double(number)
-
-
-async def test_async_outcomes_and_failures_keep_the_order_of_items() -> None:
-    outcomes = [outcome async for outcome in AsyncWorkerPool(async_double, range(20), 4).outcomes()]
-    assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
-    assert isinstance(outcomes[13].exception(), ValueError)
-    assert outcomes[19].result() == 38
 
 
 async def test_async_input_is_read_no_further_than_the_window() -> None:

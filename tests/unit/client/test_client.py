@@ -7,7 +7,6 @@ import pytest
 
 from seqserve import (
     AsyncClient,
-    Client,
     DetectedLanguage,
     InternalError,
     InvalidArgument,
@@ -23,7 +22,7 @@ from seqserve._transport.connection import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, stream_of, tokenized
-from .fake_transport import AsyncFakeTransport, FakeTransport
+from .fake_transport import AsyncFakeTransport
 from .sessions import Session
 
 AT_ONCE = RetryPolicy(max_attempts=4, initial_backoff_s=0.0)
@@ -306,15 +305,6 @@ def test_loading_unloading_and_splitting_traffic(session: Callable[..., Session]
     methods = [Method.LOAD_MODEL, Method.LOAD_MODEL, Method.UNLOAD_MODEL, Method.SET_TRAFFIC]
     assert [call.method for call in run.calls] == methods
     assert run.calls[3].request == model_pb2.SetTrafficRequest(model="m", weights={3: 1})
-
-
-def test_leaving_a_stream_cancels_it() -> None:
-    transport = FakeTransport([stream_of("abc")])
-    with Client(transport=transport) as client:
-        for _ in client.stream("abc"):
-            break
-        assert transport.calls[0].is_cancelled
-    assert transport.is_closed
 
 
 async def test_async_many_reads_an_async_iterable() -> None:

@@ -1,5 +1,3 @@
-"""Declarations of the decoding options, as the proto has them."""
-
 import math
 import typing
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,3 @@
-"""Codes of languages: which forms mean the same."""
-
 import pytest
 
 from seqserve.language_codes import Language, code_among, folded

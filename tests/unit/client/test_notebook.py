@@ -1,5 +1,3 @@
-"""Results as notebooks show them: complete, escaped, well-formed."""
-
 from dataclasses import replace
 from xml.etree import ElementTree
 

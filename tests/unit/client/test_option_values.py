@@ -1,5 +1,3 @@
-"""Variables of options: every command reports the misspelt ones."""
-
 import difflib
 from dataclasses import fields
 from importlib import import_module

@@ -1,5 +1,3 @@
-"""The chart without Helm: its values, its schema and its version agree with the server."""
-
 import importlib.util
 import json
 import re

@@ -1,5 +1,3 @@
-"""Compose file, image, rules and deployment guide agree with the server and with each other."""
-
 import dataclasses
 import json
 import re
@@ -49,7 +47,6 @@ def base() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def deployment(base: dict[str, Any]) -> dict[str, Any]:
-    """Its pods."""
     spec: dict[str, Any] = base["Deployment"]["spec"]["template"]["spec"]
     return spec
 

@@ -1,5 +1,3 @@
-"""What the pages name exists: files, tests, code, commands, options, metrics, defaults."""
-
 import contextlib
 import dataclasses
 import functools

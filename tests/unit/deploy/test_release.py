@@ -1,5 +1,3 @@
-"""A release has one version, and brings the newest version of two models."""
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A model that reads capitals or Title Case worse than small letters recommends another way."""
-
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,5 +1,3 @@
-"""Commands that write an artifact read their options before torch is loaded."""
-
 import os
 from dataclasses import dataclass
 
@@ -14,8 +12,6 @@ POLICY = "OMP_WAIT_POLICY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of a command."""
-
     name: str = option(help="A name.")
 
 

@@ -1,5 +1,3 @@
-"""Artifacts of format 2 become those of format 3, with the same answers to the bit."""
-
 import json
 import shutil
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""``seqserve export`` from a run directory to an artifact that decodes."""
-
 import dataclasses
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""What an artifact declares of its languages."""
-
 import pytest
 
 from seqserve.errors import OptionError

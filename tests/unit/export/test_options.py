@@ -1,5 +1,3 @@
-"""What a command that writes an artifact takes for the manifest."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""An embedding table in eight bits: what rounding costs, and the node that looks it up."""
-
 import onnxruntime as ort
 import pytest
 import torch

@@ -1,5 +1,3 @@
-"""A traced graph has the weights of its module, and nothing else keeps them."""
-
 import gc
 import weakref
 

@@ -1,5 +1,3 @@
-"""Arrays of texts: a window of calls, in order, cancelled together."""
-
 import asyncio
 
 import pytest
@@ -43,11 +41,6 @@ async def test_single_text_has_the_priority_of_a_caller_who_waits(
 ) -> None:
     assert (await client.post("/shout", json={"q": ["a"]})).json() == ["A"]
     assert server.requests[0].priority != generation_pb2.PRIORITY_LOW
-
-
-async def test_no_text_needs_no_call(client: AsyncClient, server: FakeServer) -> None:
-    assert (await client.post("/shout", json={"q": []})).json() == []
-    assert server.requests == []
 
 
 async def test_error_of_one_text_is_that_of_the_array(

@@ -1,5 +1,3 @@
-"""The options of `seqserve gateway` that contradict each other, or leave strangers in."""
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,21 +1,16 @@
-"""OpenAI's completions, in front of a fake server."""
-
-import asyncio
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from httpx import AsyncClient, Response
-from tests.unit.client.fake_server import PATIENCE_S, FakeServer
+from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.test_v1 import facts_of
-from tests.unit.gateway.without_socket import Reader, gateway_of, opened, texts_of
+from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.admission import Bodies
-from seqserve_gateway.app import app_of
 from seqserve_gateway.completions import FORM
 
-__all__ = ["FORM"]
 PATH = "/v1/completions"
 
 
@@ -185,16 +180,6 @@ async def test_memory_for_many_choices_is_taken_as_they_come(server: FakeServer)
             for n in (64, 1)
         ]
     assert [answer.status_code for answer in answers] == [503, 200]
-
-
-async def test_reader_of_a_stream_that_leaves_cancels_it(server: FakeServer) -> None:
-    gateway = gateway_of(server)
-    app = app_of(gateway, [FORM])
-    reader = Reader(PATH, {"prompt": ["hang on", "b"], "stream": True}, leaves_at=b"choices")
-    async with app.router.lifespan_context(app):
-        await asyncio.wait_for(reader.visit(app), PATIENCE_S)
-        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-    assert gateway.admission.in_progress == 0 and texts_of(server) == ["hang on"]
 
 
 async def test_only_json_is_read_and_chat_says_what_to_call(client: AsyncClient) -> None:

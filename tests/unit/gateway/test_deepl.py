@@ -1,5 +1,3 @@
-"""DeepL's routes, as its documentation and its clients use them."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -126,12 +124,6 @@ async def test_what_is_no_xml_is_refused() -> None:
         answer = await client.post("/v2/translate", json=body)
     assert answer.status_code == 400
     assert answer.json()["message"].startswith("text: line 1 is not well-formed XML")
-
-
-async def test_sentences_may_be_kept_together() -> None:
-    async with translating("en-de") as (client, server):
-        await client.post("/v2/translate", json={**TEXTS, "split_sentences": "0"})
-    assert {request.options.segmentation for request in server.requests} == {"none"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Files that are translated after the answer, and kept until they are fetched."""
-
 import asyncio
 import io
 import zipfile
@@ -209,15 +207,6 @@ async def test_wrong_field_is_refused_at_once(
     assert answer.status_code in (400, 404)
     assert answer.json()["message"].startswith(f"{field}: ")
     assert not desk.server.requests
-
-
-async def test_status_tells_that_a_quota_is_used_up() -> None:
-    async with opened_desk() as desk:
-        desk.server.is_beyond_quota = True
-        handle = (await desk.upload(b"good")).json()
-        await desk.ended()
-        status = await desk.status(handle)
-    assert "the quota of" in status["error_message"]
 
 
 async def test_unknown_token_is_refused_at_once() -> None:

@@ -1,5 +1,3 @@
-"""What every request of a form goes through."""
-
 import asyncio
 import json
 from dataclasses import replace
@@ -68,13 +66,6 @@ async def test_every_call_carries_the_token_the_id_and_the_trace(
     assert (sent["authorization"], sent["x-request-id"]) == ("Bearer abc", "i-1")
     assert sent["traceparent"] == trace
     assert answer.headers["x-request-id"] == "i-1"
-
-
-async def test_form_may_take_the_token_from_elsewhere(
-    client: AsyncClient, server: FakeServer
-) -> None:
-    await client.post("/shout", json={"q": "a", "api_key": "xyz"})
-    assert server.authorizations == ["Bearer xyz"]
 
 
 async def test_requests_at_a_time_do_not_mix_their_tokens(

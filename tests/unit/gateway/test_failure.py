@@ -1,5 +1,3 @@
-"""Statuses and problem+json."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""Fields of requests, in every way in which clients send them."""
-
 import json
 import tracemalloc
 from typing import Any

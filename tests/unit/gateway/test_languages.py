@@ -1,5 +1,3 @@
-"""Languages of requests: named, detected, equal, refused; the server chooses models by them."""
-
 import threading
 
 import pytest
@@ -35,14 +33,6 @@ async def test_text_in_the_target_language_stays_whatever_the_regions_are(
         body = {"q": ["Möwe"], "source": source, "target": target}
         answer = await client.post("/translate", json=body)
     assert answer.json()["translatedText"] == ["Möwe"]
-    assert server.requests == []
-
-
-async def test_text_that_is_detected_in_the_target_language_stays() -> None:
-    async with translating("en-de") as (client, server):
-        body = {"q": "Möwe", "source": AUTO, "target": "de"}
-        answer = await client.post("/translate", data=body)
-    assert answer.json()["translatedText"] == "Möwe"
     assert server.requests == []
 
 

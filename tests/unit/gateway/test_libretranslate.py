@@ -1,5 +1,3 @@
-"""LibreTranslate's routes, as its documentation and its clients use them."""
-
 import io
 import json
 import zipfile

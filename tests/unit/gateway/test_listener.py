@@ -1,5 +1,3 @@
-"""Connections that are slow, idle or too many; TLS; the drain."""
-
 import http.client
 import json
 import resource

@@ -1,5 +1,3 @@
-"""JSON of messages, both ways."""
-
 import json
 import math
 from functools import partial

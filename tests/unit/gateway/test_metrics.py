@@ -1,5 +1,3 @@
-"""Metrics that several processes count together."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""The document of all forms, for programs and for people."""
-
 import re
 from collections.abc import Iterator
 from typing import Any

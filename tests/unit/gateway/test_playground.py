@@ -1,5 +1,3 @@
-"""`seqserve playground`: its address, and the page that it serves."""
-
 import pytest
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.gateway.without_socket import client_of, gateway_of

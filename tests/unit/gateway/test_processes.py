@@ -1,5 +1,3 @@
-"""The processes of a gateway: one that dies, the drain, signals, and the port that they share."""
-
 import os
 import re
 import signal

@@ -1,5 +1,3 @@
-"""Requests one after the other on a connection, and connections of one peer beside others."""
-
 import random
 import re
 import socket

@@ -1,5 +1,3 @@
-"""Who calls through a proxy, and the address that links have then."""
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,5 +1,3 @@
-"""Processes that read documents: their limits, and what becomes of those beyond them."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

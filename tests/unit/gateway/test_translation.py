@@ -1,5 +1,3 @@
-"""Texts with and without markup through the calls of one request."""
-
 from typing import Any
 
 import pytest
@@ -78,15 +76,6 @@ async def test_alternatives_have_attributes() -> None:
     assert all('title="C"' in text and "A <b" in text for text in texts)
 
 
-async def test_model_without_alignment_translates_between_the_tags() -> None:
-    async with translating("en-de") as (client, server):
-        server.has_scorer = False
-        for count in (1, 2):
-            texts = ["<p>a <b>b</b> c</p>"] * count
-            answer = await translate(client, texts, format="html")
-            assert answer["translatedText"] == ["<p>A <b>B</b> C</p>"] * count
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -120,13 +109,6 @@ def test_passages_joined_are_the_text(text: str) -> None:
 def test_what_is_no_xml_is_refused(text: str) -> None:
     with pytest.raises(ParseError, match=r"line 1 (is not well-formed XML|has an element)"):
         xml(text)
-
-
-def test_tag_within_a_sentence_does_not_divide_it() -> None:
-    texts = [
-        passage.text for passage in xml("The <x>old</x> house &amp; <y/> barn") if passage.text
-    ]
-    assert texts == ["The old house & barn"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""The gateway's link to its server."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""``/v1`` in front of a fake server."""
-
 import asyncio
 import json
 from typing import Any

@@ -1,5 +1,3 @@
-"""Reading the folder of a checkpoint."""
-
 import json
 import sys
 from pathlib import Path

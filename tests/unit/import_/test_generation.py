@@ -1,5 +1,3 @@
-"""Settings of transformers' generation as options of the API."""
-
 from pathlib import Path
 from typing import Any
 

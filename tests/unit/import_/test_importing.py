@@ -1,5 +1,3 @@
-"""What an import refuses before its work begins."""
-
 from pathlib import Path
 
 import pytest

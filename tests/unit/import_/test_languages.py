@@ -1,5 +1,3 @@
-"""What each family reads beside its texts, from its settings and its vocabulary."""
-
 import json
 from pathlib import Path
 from typing import Any

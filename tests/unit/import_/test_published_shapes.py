@@ -1,5 +1,3 @@
-"""Checkpoints whose tokenizer is of one family and whose weights are of another."""
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

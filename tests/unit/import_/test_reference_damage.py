@@ -1,5 +1,3 @@
-"""A checkpoint that does not fit is refused, and the message says what to look at."""
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""The imported model of every family computes what transformers computes from the same files."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""``seqserve import`` from a folder to an artifact that serves."""
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,5 +1,3 @@
-"""The token embeddings of the transformer: what shares a table, and how large they are."""
-
 import math
 from collections.abc import Callable
 

@@ -1,5 +1,3 @@
-"""Waiting threads sleep, unless the user has set another policy."""
-
 import os
 import sys
 from types import ModuleType

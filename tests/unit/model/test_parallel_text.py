@@ -1,5 +1,3 @@
-"""The files of a recipe: read, weighted, and divided without a sentence in common."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Whole models of transformers, whose weights ours computes the same logits from."""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -81,10 +81,6 @@ def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def weights_at(out: Path, step: int) -> dict[str, torch.Tensor]:
-    return read_tensors(out / "checkpoints" / f"step-{step:08d}" / "model.safetensors")
-
-
 def assert_equal_runs(one: Path, other: Path) -> None:
     for name in ("model.safetensors", "optimizer.safetensors"):
         mine = read_tensors(RunDirectory(one).checkpoints()[-1] / name)

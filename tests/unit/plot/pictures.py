@@ -13,6 +13,5 @@ def heat_maps(figure: Figure) -> list[np.ndarray[Any, Any]]:
 
 
 def labels(figure: Figure) -> list[str]:
-    """Gives the labels of all lines, in their order."""
     lines = [line for axes in figure.axes for line in axes.lines]
     return [str(line.get_label()) for line in lines]

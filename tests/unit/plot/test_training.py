@@ -11,7 +11,6 @@ pytestmark = pytest.mark.slow
 
 
 def train(run: Path, steps: range, loss: float) -> Path:
-    """Logs as a training does."""
     progress = Progress(run / "log", step=steps.start - 1, max_steps=100)
     for step in steps:
         progress.step(step, loss=loss, rate=step / 1000, target_tokens=1)

@@ -1,5 +1,3 @@
-"""What made the shipped data and models still runs, and makes the same to the bit."""
-
 import gzip
 import hashlib
 from collections import Counter

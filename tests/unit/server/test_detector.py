@@ -1,5 +1,3 @@
-"""What the process that detects languages answers."""
-
 import io
 import json
 import signal

@@ -1,5 +1,3 @@
-"""Commands of one call each: what they send, and what they print as a table and as JSON."""
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,3 @@
-"""Options of the commands that call a server: encryption and token."""
-
 import logging
 import math
 import sys
@@ -140,13 +138,6 @@ def test_the_number_of_connections(
     assert read(*argv, **environ).settings()["connections"] == connections
     with pytest.raises(OptionError, match=r"^--connections: "):
         read("--connections", "0")
-
-
-def test_a_misspelt_variable_is_reported(seqserve: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEQSERVE_TIMEOUT", "7")
-    report = "seqserve: SEQSERVE_TIMEOUT has no effect; did you mean SEQSERVE_TIMEOUT_S?\n"
-    assert seqserve("generate", "a") == (0, "A\n", report)
-    assert seqserve("models")[2] == report
 
 
 def test_an_outage_is_reported_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

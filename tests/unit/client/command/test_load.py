@@ -1,5 +1,3 @@
-"""``seqserve load``: what it sends, what it reports, what it refuses; on a fake server."""
-
 import json
 import math
 import signal

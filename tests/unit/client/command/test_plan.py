@@ -1,7 +1,4 @@
-"""``seqserve plan``: what it divides, what it says, what it refuses."""
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ from seqserve.processes import available_cores
 
 from ..fake_server import FakeServer
 
-Run = Callable[..., tuple[int, str, str]]
 RESULT: dict[str, Any] = {
     "target": "server:50051",
     "dataset_path": "texts.txt",
@@ -99,12 +95,6 @@ def test_a_server_is_measured_and_asked(
     assert facts["values"]["options"] == {"SEQSERVE_SLOTS": 64}
     assert "cores" not in facts["values"]
     assert facts["doubts"] == ["at 9: late"]
-
-
-def test_a_server_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
-    away = ("--target", "localhost:1", "--connect-timeout-s", "0")
-    assert main(["plan", "--rate", "1", "--p99-ms", "9", *away]) == 1
-    assert "Is a server running there?" in capsys.readouterr().err
 
 
 def test_a_server_that_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

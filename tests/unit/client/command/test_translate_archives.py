@@ -1,12 +1,8 @@
-"""``seqserve translate`` of documents that are archives: parts with text are translated."""
-
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-
-from ..fake_server import FakeServer
 
 Run = Callable[..., tuple[int, str, str]]
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -54,20 +50,6 @@ def test_text_is_translated_and_all_else_stays(
         "b" + suffix,
         "expected",
     ]
-
-
-def test_a_broken_run_goes_on_where_it_was(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
-    path, out = tmp_path / "a.odt", tmp_path / "b.odt"
-    text = "one</text:p><text:p>{}"
-    archive(path, {"content.xml": ODT.format(text.format("fail NOT_FOUND"))})
-    argv = ["translate", str(path), "-o", str(out), "--concurrency", "1"]
-    assert seqserve(*argv)[0] == 1 and not out.exists()
-    archive(path, {"content.xml": ODT.format(text.format("two"))})
-    server.requests.clear()
-    assert seqserve(*argv) == (0, "", "")
-    assert [request.source for request in server.requests] == ["two"]
 
 
 def test_a_passage_that_fails_stays_and_is_reported_with_its_part(

@@ -1,5 +1,3 @@
-"""What ``seqserve translate`` says of each file: translated, copied on purpose, left."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path

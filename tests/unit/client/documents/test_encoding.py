@@ -1,5 +1,3 @@
-"""Whole texts in any encoding that a byte order mark tells; others are refused by name."""
-
 import pytest
 
 from seqserve.documents.encoding import MARK, decoded

@@ -1,8 +1,4 @@
-"""Documents of the grammar of each format: nothing is lost, and what has words is translated."""
-
 import json
-import re
-from collections.abc import Callable
 from functools import partial
 from html import escape
 
@@ -146,9 +142,6 @@ DOCUMENTS: dict[Format, st.SearchStrategy[str]] = {
     Format.SRT: st.lists(mixed("<i>", "</i>", "\\N", "{\\an8}", "-", "\n")).map(
         lambda cues: "\n\n".join(CUE.replace("\r", "") + cue for cue in cues)
     ),
-}
-GENTLE: dict[Format, Callable[[str], str]] = {
-    Format.MARKDOWN: lambda text: re.sub(r"`[^`]*`|\{[^}]*\}", " ", text)
 }
 
 

@@ -1,5 +1,3 @@
-"""Markup within a text follows its words."""
-
 import re
 from collections import Counter
 from html.parser import HTMLParser

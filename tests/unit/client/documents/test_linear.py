@@ -1,5 +1,3 @@
-"""A text that grows takes as much more time, whatever it is."""
-
 import gc
 import json
 import time

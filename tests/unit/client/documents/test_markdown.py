@@ -1,5 +1,3 @@
-"""Text of Markdown and its escapes: what a translation says is what its reader sees."""
-
 from itertools import pairwise
 
 import pytest

@@ -1,5 +1,3 @@
-"""Placeholders come back exactly and once, behind the word that they followed."""
-
 import json
 import re
 from collections import Counter

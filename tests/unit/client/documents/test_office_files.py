@@ -1,5 +1,3 @@
-"""Files of other programs' libraries, translated, and read by these again."""
-
 import io
 import zipfile
 from datetime import date

@@ -1,5 +1,3 @@
-"""What of slides, sheets, charts and comments is translated: their parts, in capitals."""
-
 import re
 from xml.etree import ElementTree
 

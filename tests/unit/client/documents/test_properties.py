@@ -1,5 +1,3 @@
-"""What of Java's ``.properties`` is translated, and how it is written."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""A translated document is read again: no source may be in it that has another translation."""
-
 from collections.abc import Iterator
 
 from seqserve.documents.passage import ParseError, Passage

@@ -1,5 +1,3 @@
-"""XML is read in time that grows as it does, whatever it is made of."""
-
 import time
 
 import pytest

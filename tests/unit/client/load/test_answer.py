@@ -1,5 +1,3 @@
-"""Percentiles."""
-
 from hypothesis import given
 from hypothesis import strategies as st
 

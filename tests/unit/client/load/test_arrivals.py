@@ -1,5 +1,3 @@
-"""Arrivals: random ones, those of a trace, and how several processes share them."""
-
 import math
 import statistics
 import subprocess

@@ -1,5 +1,3 @@
-"""How many servers a rate needs: replicas, memory, values of the chart."""
-
 import pytest
 
 from seqserve.load.capacity import CapacityPlan, Replica, settings_of

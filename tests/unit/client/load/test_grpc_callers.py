@@ -1,5 +1,3 @@
-"""Calls of the Open Inference Protocol: which tensors they take, what they say of errors."""
-
 import asyncio
 import math
 import pickle

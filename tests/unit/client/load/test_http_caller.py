@@ -1,5 +1,3 @@
-"""Calls over HTTP: bodies of all kinds, errors, streams, connections that stay open."""
-
 import asyncio
 import math
 import ssl

@@ -20,8 +20,6 @@ DRAINING = Unavailable("UNAVAILABLE", "draining")
 
 
 class Numbered(Balancer[int]):
-    """Opens connections that are numbers."""
-
     def __init__(self, most: int, servers: int = 1) -> None:
         self.time = Clock()
         super().__init__(most, servers, clock=self.time)

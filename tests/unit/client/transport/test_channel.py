@@ -327,17 +327,6 @@ def test_the_calls_of_many_run_in_the_context_of_their_caller(server: FakeServer
     assert [sent["traceparent"] for sent in server.metadata] == ["the caller's"] * 3
 
 
-async def test_async_metadata(server: FakeServer) -> None:
-    token = trace.set("the caller's")
-    async with AsyncClient(server.target, token="abc", metadata=traced) as client:
-        await client.generate("one")
-        _ = [piece async for piece in client.stream("two")]
-        _ = [result async for result in client.generate_many(["three"])]
-    trace.reset(token)
-    assert [sent["traceparent"] for sent in server.metadata] == ["the caller's"] * 3
-    assert server.authorizations == ["Bearer abc"] * 3
-
-
 def test_metadata_that_grpc_does_not_send_is_named(server: FakeServer, connect: Connect) -> None:
     client = connect(server.target, metadata=lambda: [("X-Request-Id", "a")])
     for call in (client.generate, client.stream, lambda text: client.generate_bulk([text])):

@@ -1,5 +1,3 @@
-"""``seqserve shortlist``: a version that chooses among few tokens, or none at all."""
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +21,6 @@ from seqserve_server.engine.loading import run_self_test
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.text.tokenizer import Tokenizer
-
-MAX_TARGET = 20
 
 
 @pytest.fixture

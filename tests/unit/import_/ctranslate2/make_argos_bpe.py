@@ -34,7 +34,6 @@ CORNERS = [
 
 
 def main() -> None:
-    """Writes the file."""
     sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
     normalizer, words = MosesPunctNormalizer("en"), MosesTokenizer("en")
     divided = (" ".join(words.tokenize(normalizer.normalize(text))) for text in CORNERS + sentences)

@@ -1,5 +1,3 @@
-"""``model.bin``: what its variables stand for, and files that were made to do harm."""
-
 import struct
 from pathlib import Path
 from typing import Any

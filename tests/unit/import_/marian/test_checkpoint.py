@@ -1,5 +1,3 @@
-"""What becomes of a model of Marian, and what is refused."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Which files of a folder are one model of Marian."""
-
 import gzip
 from pathlib import Path
 

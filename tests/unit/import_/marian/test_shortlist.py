@@ -1,5 +1,3 @@
-"""Shortlists of Marian: both forms of its files, and damaged ones."""
-
 import base64
 import gzip
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Reading Marian's two kinds of files."""
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

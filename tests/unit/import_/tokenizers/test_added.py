@@ -1,5 +1,3 @@
-"""Tokens that were added to a tokenizer are one token, and may be generated."""
-
 import json
 import warnings
 from collections.abc import Iterator

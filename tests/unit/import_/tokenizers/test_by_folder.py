@@ -1,5 +1,3 @@
-"""A tokenizer is chosen by the files of the folder, whatever the family of the model."""
-
 import json
 import warnings
 from collections.abc import Iterator

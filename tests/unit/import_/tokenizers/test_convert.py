@@ -1,5 +1,3 @@
-"""Which files a tokenizer is made of, what they may not be, and what the server does with it."""
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""A repository's folder: which one it is, its versions, what is ignored, whether anybody writes."""
-
 import errno
 import logging
 import os

@@ -1,5 +1,3 @@
-"""Bounds that the proto declares and the server checks; those of an engine, and their shares."""
-
 import dataclasses
 
 import pytest

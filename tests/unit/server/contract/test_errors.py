@@ -1,5 +1,3 @@
-"""Errors go from an engine's process to the server, and arrive as they were."""
-
 import pickle
 
 import pytest

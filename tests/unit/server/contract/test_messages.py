@@ -1,5 +1,3 @@
-"""Messages between two processes: whole, in order, and equal, however the bytes are cut."""
-
 import io
 import socket
 from pathlib import Path

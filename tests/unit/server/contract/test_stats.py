@@ -1,5 +1,3 @@
-"""Buckets and the values that they count; statistics of several engines add up."""
-
 import math
 import pickle
 from itertools import pairwise

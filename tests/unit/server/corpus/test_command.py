@@ -14,8 +14,6 @@ from seqserve_server.corpus.engine import EngineSettings
 
 
 class NoProcesses(UpperPool):
-    """Stands for the processes of a run."""
-
     def __init__(self, settings: list[object]) -> None:
         super().__init__()
         self.settings = settings

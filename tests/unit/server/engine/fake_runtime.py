@@ -82,7 +82,6 @@ def next_token(source: list[int], tokens: list[int], *, may_end: bool) -> tuple[
 
 
 def detokenize(token_ids: Sequence[int]) -> str:
-    """Gives a character for each token."""
     return "".join(map(chr, (ord("A") + token for token in token_ids)))
 
 

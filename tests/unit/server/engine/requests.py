@@ -42,7 +42,6 @@ class KeptRequest(Request):
 
     @property
     def result(self) -> Finished:
-        """Waits for the answer."""
         assert isinstance(self.last, Finished), self.last
         return self.last
 

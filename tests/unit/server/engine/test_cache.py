@@ -1,5 +1,3 @@
-"""The buffers of a decoder step: rows join, move and branch; masks and lengths of each step."""
-
 from typing import Any
 
 import numpy as np

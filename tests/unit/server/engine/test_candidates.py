@@ -1,5 +1,3 @@
-"""Rows that choose among some tokens only: what a step computes for them, and what they choose."""
-
 import math
 from typing import Any
 

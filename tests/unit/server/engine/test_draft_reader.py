@@ -1,5 +1,3 @@
-"""When the graph that reads drafts is opened, and by which models."""
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -96,20 +96,12 @@ class Harness:
             time.sleep(0.001)
         self.engine.assert_idle()
 
-    def wait_queued(self, count: int) -> None:
-        """Waits until ``count`` requests are in a queue."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while self.engine.queue_depth != count:
-            assert time.monotonic() < deadline_s, "they are not queued"
-            time.sleep(0.001)
-
     def submit(self, *source: int, shortest: int = 0, **more: Any) -> KeptRequest:
         """Submits a request to generate; ``more`` are fields of its spec."""
         options = DecodingOptions(max_decoding_length=10, min_decoding_length=shortest)
         return self._submit(GenerateSpec(source=[*source, EOS], options=options, **more))
 
     def score(self, *source: int, **more: Any) -> KeptRequest:
-        """Submits a request to score a target."""
         return self._submit(ScoreSpec(source=[*source, EOS], target=[6, EOS], **more))
 
     def attend(self, *source: int, **more: Any) -> KeptRequest:
@@ -200,22 +192,6 @@ def test_slots_are_spread_over_workers() -> None:
     assert engine.cache_bytes == 2 * Harness(workers=3, slots=3).engine.cache_bytes
 
 
-def test_requests_beyond_the_slots_wait() -> None:
-    harness = Harness(workers=1, slots=2, max_queue=3)
-    harness.gate.clear()
-    harness.engine.start()
-    requests = [harness.submit(5), harness.submit(6)]
-    assert harness.stepping.wait(PATIENCE_S)
-    while harness.engine.queue_depth < 3:
-        requests.append(harness.submit(7))
-    with pytest.raises(QueueFull):
-        harness.submit(8)
-    assert 1 <= harness.engine.slots_in_use <= 2
-    harness.gate.set()
-    assert not any(isinstance(request.last, Failed) for request in requests)
-    harness.engine.stop()
-
-
 @pytest.mark.parametrize(
     "reason",
     # The second is what ONNX Runtime says where the memory of a GPU is full.
@@ -248,26 +224,6 @@ def test_worker_goes_on_if_events_cannot_be_delivered(
         request = harness.submit(word)
         assert request.last == answer_of(request)
     assert "could not be delivered" in caplog.text
-
-
-def test_cancelled_request_frees_its_slot(harness: Harness) -> None:
-    harness.gate.clear()
-    harness.engine.start()
-    request = harness.submit(5, shortest=10)
-    assert harness.stepping.wait(PATIENCE_S)
-    harness.engine.cancel(request)
-    harness.gate.set()
-    harness.wait_idle()
-    assert request.events == []
-    assert harness.observer.cancellations == [request]
-
-
-def test_request_cancelled_in_the_queue_is_counted_too(harness: Harness) -> None:
-    request = harness.submit(5)
-    harness.engine.cancel(request)
-    assert harness.engine.queue_depth == 0
-    assert harness.observer.cancellations == [request]
-    assert request.events == []
 
 
 def test_requests_from_before_the_start_are_answered(harness: Harness) -> None:
@@ -306,13 +262,6 @@ def test_stop_twice_or_before_the_start_is_fine(harness: Harness) -> None:
     assert len(request.events) == 1
     with pytest.raises(Draining):
         harness.submit(5)
-
-
-def test_warm_up_leaves_the_engine_as_new(harness: Harness) -> None:
-    harness.engine.warm_up()
-    harness.engine.start()
-    request = harness.submit(5, 6, 7)
-    assert request.last == answer_of(request)
 
 
 def until_beating(engine: Engine, threads: int) -> list[bool]:
@@ -474,31 +423,6 @@ def test_requests_that_wait_for_the_scorer_show_in_the_queue_depth(harness: Harn
     harness.may_score.set()
     harness.assert_counted(*requests)
     harness.wait_idle()
-
-
-def test_flood_of_targets_leaves_room_for_another_client() -> None:
-    harness = Harness(max_queue=8, caller_share=0.5)
-    harness.may_score.clear()
-    harness.engine.start()
-
-    def score(client_id: str) -> KeptRequest:
-        return harness.score(5, client_id=client_id, wants_attention=True)
-
-    loud = [score("loud")]
-    assert harness.scoring.wait(PATIENCE_S)
-    with pytest.raises(QueueFull):
-        while True:
-            loud.append(score("loud"))
-    assert len(loud) == 6
-    quiet = score("quiet")
-    harness.may_score.set()
-    assert isinstance(quiet.last, TargetScored)
-    assert isinstance(loud[-1].last, TargetScored)
-    harness.wait_idle()
-    ends = [request for request, _ in harness.observer.ends]
-    # Behind the running request, and one of the other client.
-    assert ends.index(quiet) <= 2
-    harness.engine.stop()
 
 
 def test_model_without_a_scorer_refuses_requests_that_need_one(harness: Harness) -> None:

@@ -1,5 +1,3 @@
-"""Which files a graph may take its weights from, in whatever part of it they are named."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""An engine behind a socket, seen from the other end of the socket."""
-
 import socket
 import threading
 import time
@@ -276,17 +274,6 @@ def test_statistics_count_from_the_start(other: OtherEnd) -> None:
         assert stats.totals["generated_tokens"] == tokens
         assert stats.totals["source_tokens"] == 2 * number
         assert sum(stats.stops.values()) == number
-
-
-def test_fault_of_a_step_is_an_event(other: OtherEnd, caplog: pytest.LogCaptureFixture) -> None:
-    def fault() -> None:
-        raise RuntimeError("broken")
-
-    other.runtime.before_step = fault
-    other.submit(1, 5)
-    event = other.last(1)
-    assert isinstance(event, Failed) and isinstance(event.error, EngineFault)
-    assert "a step failed" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""What keeps a model from being loaded is told with what to do."""
-
 import logging
 import threading
 import time

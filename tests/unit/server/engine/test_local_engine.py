@@ -61,6 +61,12 @@ def test_what_does_not_fit_a_slot_is_refused(
         tiny_offline.decode([source], DecodingOptions(**{"max_decoding_length": 5} | options))
 
 
+def test_more_rows_than_slots_are_refused(tiny_artifact: Path) -> None:
+    options = DecodingOptions(max_decoding_length=3, beam_size=3)
+    with LocalEngine(tiny_artifact, slots=2) as engine, pytest.raises(InvalidRequest):
+        engine.decode([[5, 2]], options)
+
+
 def test_token_id_out_of_the_vocabulary_fails(tiny_offline: LocalEngine) -> None:
     with pytest.raises(EngineFault):
         tiny_offline.decode([[9_999, 2]])

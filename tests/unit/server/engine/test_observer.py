@@ -1,5 +1,3 @@
-"""The statistics that an engine keeps."""
-
 import threading
 import time
 

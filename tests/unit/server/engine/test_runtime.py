@@ -1,5 +1,3 @@
-"""A loaded model: which artifacts it refuses, and what its sessions compute."""
-
 import dataclasses
 import shutil
 from collections.abc import Callable

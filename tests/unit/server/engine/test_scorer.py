@@ -60,7 +60,6 @@ class ScoreSteps:
         return request
 
     def event(self, request: Request) -> Event:
-        """Steps until a request has its event."""
         while not (found := [event for owner, event in self.events if owner is request]):
             events = self.scorer.step()
             assert events, "nothing waits"

@@ -1,5 +1,3 @@
-"""Lexical shortlists: which tokens a source may become, and damaged files."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Requests that end at their time limit with the tokens that they have."""
-
 import math
 import time
 from dataclasses import replace

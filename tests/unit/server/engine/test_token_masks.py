@@ -1,5 +1,3 @@
-"""Masks are written for the rows of a step, and only when one has changed."""
-
 from seqserve_server.engine.token_masks import TokenMasks
 
 FILLER = 2

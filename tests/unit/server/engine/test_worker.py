@@ -113,31 +113,10 @@ class Stepper:
         self.scheduler.assert_idle()
 
 
-def test_staggered_requests_each_get_their_own_answer() -> None:
-    stepper = Stepper(slots=3)
-    requests = []
-    for number in range(12):
-        source = range(5, 6 + number % 7)
-        requests.append(stepper.submit(*source, longest=1 + number % 10, shortest=number % 3))
-        stepper.step(number % 4)
-    stepper.finish()
-    stepper.assert_decoded(*requests)
-    stepper.assert_empty()
-    assert max(stepper.runtime.rows) == 3
-
-
 def test_idle_step_has_no_events() -> None:
     stepper = Stepper()
     stepper.step(2)
     assert (stepper.events, stepper.notes.steps) == ([], [])
-
-
-def test_one_token_needs_one_step() -> None:
-    stepper = Stepper()
-    request = stepper.submit(5, longest=1, shortest=1)
-    stepper.step()
-    stepper.assert_decoded(request)
-    assert stepper.events_of(request)[0].best.stop_reason is StopReason.LENGTH  # type: ignore[union-attr]
 
 
 def test_sources_of_similar_length_are_encoded_together() -> None:
@@ -287,18 +266,6 @@ def test_empty_holes_are_closed_by_the_last_rows(
     stepper.assert_decoded(*(requests[row] for row in range(4) if row not in gone))
 
 
-def test_row_that_ended_leaves_its_slot_to_one_that_joins(moves: list[tuple[int, int]]) -> None:
-    stepper = Stepper(slots=3)
-    short = stepper.submit(5, longest=1, shortest=1)
-    others = [stepper.submit(word, shortest=9) for word in (6, 7)]
-    stepper.step()
-    stepper.assert_decoded(short)
-    new = stepper.submit(8, shortest=9)
-    stepper.step()
-    assert stepper.rows == [new, *others]
-    assert moves == []
-
-
 def test_rows_that_ended_and_those_cancelled_since_leave_together(
     moves: list[tuple[int, int]],
 ) -> None:
@@ -334,21 +301,6 @@ def test_no_step_runs_over_a_dead_row() -> None:
     stepper.assert_empty()
 
 
-def test_shorter_row_replaces_the_longest_one_within_a_step() -> None:
-    """The fake step checks the lengths of all rows."""
-    stepper = Stepper(slots=2)
-    long = stepper.submit(*range(5, 14), shortest=9)
-    stepper.step(3)
-    other = stepper.submit(5, 6, shortest=9)
-    stepper.step()
-    stepper.scheduler.cancel(long)
-    new = stepper.submit(7, shortest=9)
-    stepper.step()
-    assert stepper.runtime.rows == [1, 1, 1, 2, 2]
-    stepper.finish()
-    stepper.assert_decoded(other, new)
-
-
 def test_scores_are_computed_only_while_a_row_needs_them() -> None:
     stepper = Stepper()
     plain = stepper.submit(5, 6, shortest=9, scored=False)
@@ -359,28 +311,6 @@ def test_scores_are_computed_only_while_a_row_needs_them() -> None:
     stepper.finish()
     stepper.assert_decoded(plain, *asking)
     assert stepper.events_of(plain)[0].best.score is None  # type: ignore[union-attr]
-
-
-def test_cancelled_row_needs_no_scores() -> None:
-    stepper = Stepper()
-    plain, asking = stepper.submit(5, shortest=9, scored=False), stepper.submit(6, shortest=9)
-    stepper.step()
-    stepper.scheduler.cancel(asking)
-    stepper.step()
-    assert stepper.runtime.returned_logprobs == [True, False]
-    stepper.finish()
-    stepper.assert_decoded(plain)
-
-
-def test_moved_row_keeps_its_scores() -> None:
-    stepper = Stepper()
-    first, plain, asking = (
-        stepper.submit(word, shortest=9, scored=word == 7) for word in (5, 6, 7)
-    )
-    stepper.step()
-    stepper.scheduler.cancel(first)
-    stepper.finish()
-    stepper.assert_decoded(plain, asking)
 
 
 def test_timeline_is_ascending() -> None:
@@ -488,18 +418,6 @@ def test_a_new_source_does_not_wait_for_others_where_few_rows_run() -> None:
     assert one in stepper.rows
 
 
-def test_deadline_in_the_queue_costs_no_slot() -> None:
-    stepper = Stepper()
-    request = stepper.submit(5, deadline_s=time.monotonic())
-    stepper.step()
-    [failed] = stepper.events_of(request)
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, DeadlinePassed)
-    assert failed.error.where is Stage.QUEUE
-    assert stepper.runtime.encoded == []
-    stepper.assert_empty()
-
-
 def test_deadline_while_decoding_frees_the_slot_of_that_row_only() -> None:
     stepper = Stepper()
     now_s = time.monotonic()
@@ -551,20 +469,6 @@ def test_tokens_done_are_counted_for_requests_that_leave_early() -> None:
     [answer] = stepper.events_of(other)
     assert isinstance(answer, Finished)
     assert other.tokens_done == len(answer.best.token_ids)
-
-
-def test_source_that_cannot_be_encoded_fails_alone() -> None:
-    stepper = Stepper()
-    running = stepper.submit(5, 6, shortest=9)
-    stepper.step()
-    broken = stepper.submit(VOCABULARY_SIZE)
-    fine = stepper.submit(7, 8, 9)
-    stepper.finish()
-    [failed] = stepper.events_of(broken)
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, EngineFault)
-    stepper.assert_decoded(running, fine)
-    stepper.assert_empty()
 
 
 def test_source_that_cannot_be_encoded_leaves_no_hole(moves: list[tuple[int, int]]) -> None:

@@ -1,5 +1,3 @@
-"""``seqserve models fetch``, from a source to the line that serves it."""
-
 import hashlib
 import tarfile
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""An index that an operator hosts: what is chosen from it, what comes, and what is refused."""
-
 import json
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,5 +1,3 @@
-"""What a source holds becomes versions of a repository, if all of it is sound."""
-
 import io
 from collections.abc import Callable
 from functools import partial

@@ -1,5 +1,3 @@
-"""Archives are read by the names in them; those of an address come by HTTPS and by their hash."""
-
 import hashlib
 import io
 import tarfile

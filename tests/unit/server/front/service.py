@@ -115,7 +115,6 @@ class Service:
         )
 
     async def until_value(self, value: float, name: str, **labels: str) -> None:
-        """Waits until a series has a value."""
         async with asyncio.timeout(PATIENCE_S):
             while await self.value(name, **labels) != value:
                 await asyncio.sleep(0.002)
@@ -250,7 +249,6 @@ def request(source: str, *, model: str = "", version: int = 0, **options: Any) -
 
 
 async def awaited(call: Any) -> Any:
-    """Makes a coroutine of a call, for a task."""
     return await call
 
 

@@ -1,5 +1,3 @@
-"""What the command adds to a server: readiness, room for threads, memory that is given back."""
-
 import asyncio
 import gc
 import os

@@ -1,5 +1,3 @@
-"""Options of the server: what is fixed, and what is refused."""
-
 import dataclasses
 
 import pytest

@@ -1,5 +1,3 @@
-"""The glossaries of a folder: which files are read, when, and what a request finds."""
-
 from pathlib import Path
 
 import pytest

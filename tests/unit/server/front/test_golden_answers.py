@@ -1,5 +1,3 @@
-"""Hundreds of calls get the answers, and the engine the requests, that were recorded before."""
-
 import pytest
 from tests.unit.server.front.golden.drawing import SERVERS
 from tests.unit.server.front.golden.recording import front, recorded

@@ -1,5 +1,3 @@
-"""Lines of the log, for people and for machines."""
-
 import json
 import logging
 import os

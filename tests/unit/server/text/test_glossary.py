@@ -1,5 +1,3 @@
-"""A glossary: what an entry may be, and which entries a text contains."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""Files of glossaries: tab-separated values, and TBX in both editions; broken and hostile ones."""
-
 from collections.abc import Callable
 
 import pytest

@@ -1,5 +1,3 @@
-"""Files of tokenizers that are broken, or made to do harm."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""How a text is spelled with the characters of a vocabulary."""
-
 import unicodedata
 from pathlib import Path
 

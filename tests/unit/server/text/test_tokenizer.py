@@ -1,5 +1,3 @@
-"""The tokenizer over the three kinds of tokenizer.json that models bring."""
-
 import resource
 from pathlib import Path
 

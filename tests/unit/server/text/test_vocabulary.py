@@ -1,5 +1,3 @@
-"""Scripts of vocabularies."""
-
 from seqserve_server.text.vocabulary import Alphabet, script_of
 
 

@@ -1,5 +1,3 @@
-"""Vocabularies of our own: words that came before, and tokens joined as they are spelled."""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -280,7 +280,6 @@ def decode(table: Table, **options: Any) -> list[Hypothesis]:
 
 
 def outputs_of(hypotheses: Iterable[Hypothesis]) -> list[list[int]]:
-    """Gives the tokens of each hypothesis."""
     return [hypothesis.token_ids for hypothesis in hypotheses]
 
 

@@ -1,5 +1,3 @@
-"""Alternatives: hypotheses that differ in their first token, each decoded greedily or by a beam."""
-
 import math
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Many beam searches side by side: their rows, and what is copied between rows."""
-
 from typing import Any
 from unittest import mock
 

@@ -1,5 +1,3 @@
-"""The rules of one beam search: ranking, ends, patience, alternatives, prefixes and terms."""
-
 import itertools
 import math
 from typing import Any

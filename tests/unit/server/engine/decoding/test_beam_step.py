@@ -1,5 +1,3 @@
-"""The arithmetic of one step of beam search."""
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Suppressed tokens, forced prefixes and the ends of a hypothesis."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""The coverage penalty: its formula, and the ranking by it."""
-
 import math
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Top tokens of a row, from its distribution or from the graph's list."""
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Each rule of ``early_stopping`` finds what ``generate()`` of transformers finds."""
-
 import math
 from functools import cache
 from typing import Any, NamedTuple

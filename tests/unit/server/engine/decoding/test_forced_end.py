@@ -1,5 +1,3 @@
-"""Hypotheses that must end with the end token at their maximum length."""
-
 from typing import Any
 
 import pytest

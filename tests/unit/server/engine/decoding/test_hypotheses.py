@@ -1,5 +1,3 @@
-"""Partial and finished hypotheses, their ranking, and the answer of a request."""
-
 import math
 from typing import Any
 
@@ -131,7 +129,6 @@ def test_hypotheses_rank_by_their_score_over_the_length_of_all_generated_tokens(
 def ended(
     token: int, score: float, unmet: tuple[int, ...] = (), reason: StopReason = StopReason.EOS
 ) -> FinishedHypothesis:
-    """Makes a finished hypothesis of one token."""
     hypothesis = Hypothesis([token], None, reason, unmet_terms=unmet)
     return FinishedHypothesis(hypothesis, rank_of(hypothesis, score))
 

@@ -1,5 +1,3 @@
-"""Beam search with terms: banks, the tokens that advance a term, and what whole searches find."""
-
 import math
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Softmax, top-k and length normalisation."""
-
 import math
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Rows that choose for themselves: greedy search, sampling, alternatives, ends and slots."""
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -472,7 +470,6 @@ def alone(options: dict[str, Any], seed: int) -> str:
 
 
 def finish(request: Request, rig: Rig, between_steps: Callable[[], None] = lambda: None) -> str:
-    """Steps until a request is answered."""
     while True:
         for owner, finished in rig.step().finished:
             if owner is request:

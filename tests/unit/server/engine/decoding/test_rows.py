@@ -1,5 +1,3 @@
-"""The state of rows: tokens, scores and top tokens; join, move, branch and leave."""
-
 import math
 from typing import Any
 
@@ -42,7 +40,6 @@ def branch(rows: Rows, sources: list[int], targets: list[int], length: int) -> N
 
 
 def join(rows: Rows, some: list[int], **options: Any) -> None:
-    """Starts the rows of a request."""
     request = make_request([EOS], make_options(**{"max_decoding_length": MAX_LENGTH} | options))
     constraints = Constraints(request.options, EOS, range(VOCABULARY_SIZE), text_of)
     rows.join(some, HypothesisPool(request, constraints, len(some)))

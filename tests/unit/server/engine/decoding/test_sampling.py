@@ -1,5 +1,3 @@
-"""Sampling: which tokens stay, how likely each is, and which one a random number falls on."""
-
 import math
 from collections import Counter
 

@@ -1,5 +1,3 @@
-"""Requests of every kind side by side: what steps compute, and which request gets which answer."""
-
 from typing import Any
 from unittest import mock
 

@@ -1,5 +1,3 @@
-"""What steps compute: the union of the outputs that rows need, at the lowest cost."""
-
 from typing import Any, cast
 
 import pytest

@@ -1,5 +1,3 @@
-"""Groups of sources, filled up to recorded shapes."""
-
 import random
 from pathlib import Path
 from threading import Thread

@@ -1,5 +1,3 @@
-"""Sums and the norms that follow them, joined to one node each."""
-
 from pathlib import Path
 
 import numpy as np

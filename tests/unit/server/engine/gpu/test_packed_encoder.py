@@ -1,5 +1,3 @@
-"""Encoder graphs that attend to packed sources give what padded ones give."""
-
 import itertools
 import shutil
 from pathlib import Path

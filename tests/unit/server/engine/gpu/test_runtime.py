@@ -1,5 +1,3 @@
-"""The path of a GPU, run in the memory of the host, against the path of the CPU."""
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

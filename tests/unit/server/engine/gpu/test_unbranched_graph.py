@@ -1,5 +1,3 @@
-"""Graphs of one end each, made of the graph of a decoder step."""
-
 from pathlib import Path
 
 import onnx

@@ -1,5 +1,3 @@
-"""The queue serves both priorities and counts what waits."""
-
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW, FairQueue, Waiting

@@ -1,5 +1,3 @@
-"""How fast work gets done when every slot is taken."""
-
 import pytest
 
 from seqserve_server.engine.queue.request_queue import Pace

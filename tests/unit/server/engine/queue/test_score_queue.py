@@ -20,12 +20,10 @@ EOS = 2
 
 
 def target(client: str = "", *, length: int = 1, **more: Any) -> Request:
-    """Makes a request to score a target."""
     return scoring([5] * (length - 1) + [EOS], [6, EOS], client_id=client, **more)
 
 
 def answer(**more: Any) -> Request:
-    """Makes a request for the attention of a finished answer."""
     return generation([5, EOS], OPTIONS, answer=ANSWER, **more)
 
 

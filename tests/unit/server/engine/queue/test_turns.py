@@ -1,5 +1,3 @@
-"""Clients take turns, and so do the flows of each client, whatever they send."""
-
 from collections import Counter
 
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Limits of connections, on a real gRPC server, and the names of peers."""
-
 import asyncio
 import resource
 import socket

@@ -1,11 +1,8 @@
-"""The interceptor: ids, log lines, metrics, deadlines and cancels of calls."""
-
 import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import grpc
 import pytest
@@ -20,7 +17,7 @@ from tests.unit.server.front.service import (
     until,
 )
 
-from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
+from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.front.overload.admission import PendingCalls
 
@@ -30,7 +27,6 @@ SECRET = "the words of a user"
 
 
 def labels(method: str, code: str, model: str = "echo") -> dict[str, str]:
-    """Labels of calls that ended with a code."""
     return {"method": method, "code": code, "model": model}
 
 
@@ -102,19 +98,6 @@ async def test_log_line_has_id_code_tokens_and_times(
     assert 0 <= times["queue_ms"] <= times["first_token_ms"] <= times["ms"]
 
 
-async def test_log_never_shows_text_of_requests(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    await service.generation.Generate(request(SECRET))
-    await failure(service.generation.Generate(request(SECRET * 50)))
-    await failure(service.generation.Generate(request(SECRET, max_decoding_length=0)))
-    service.runtime.fault = ValueError("of the runtime")
-    await failure(service.generation.Generate(request(SECRET)))
-    assert len(fields_of(caplog)) == 4
-    assert SECRET not in caplog.text + str(fields_of(caplog))
-
-
 async def test_log_line_of_a_refused_call_has_reason_and_field(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,32 +107,6 @@ async def test_log_line_of_a_refused_call_has_reason_and_field(
     wrong, unknown = fields_of(caplog)
     assert (wrong["reason"], wrong["field"]) == ("INVALID_FIELD", "options.max_decoding_length")
     assert unknown["reason"] == "MODEL_NOT_FOUND" and "field" not in unknown
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"terms": [{"source": SECRET, "target": ""}]},
-        {"terms": [{"source": SECRET, "target": "a"}] * 2, "beam_size": 2},
-        {"suppress_tokens": [SECRET]},
-        {"end_tokens": [SECRET]},
-        {"target_prefix": SECRET * 9},
-        {"target_prefix_tokens": [SECRET]},
-        {"stop_sequences": [SECRET] * 99},
-        {"vocabulary_allow": [SECRET]},
-    ],
-    ids=lambda options: "-".join(options),
-)
-async def test_log_never_shows_text_of_refused_options(
-    service: Service, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
-) -> None:
-    """The error message may repeat them, because only the client gets it."""
-    caplog.set_level(logging.DEBUG)
-    error = await failure(service.generation.Generate(request("a", **options)))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    (line,) = fields_of(caplog)
-    assert line["field"].startswith("options.")
-    assert SECRET not in caplog.text + str(line)
 
 
 async def test_fault_is_logged_under_the_request_id(
@@ -178,9 +135,9 @@ async def test_deadline_in_the_queue_ends_the_call_and_is_counted() -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_deadline_in_decode_frees_the_slot(service: Service, streamed: bool) -> None:
-    service.runtime.step_s = 0.02
+    service.runtime.step_s = 0.04
     stub = service.generation.GenerateStream if streamed else service.generation.Generate
-    error = await failure(stub(request("a" * 48), timeout=0.5))
+    error = await failure(stub(request("a" * 48), timeout=1))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     late = {"model": "echo", "where": "decode"}
     await service.until_value(1, "deadline_exceeded_total", **late)
@@ -221,15 +178,6 @@ async def test_cancel_in_the_queue_leaves_the_queue() -> None:
             await second
         service.runtime.may_run.set()
         await service.until_value(1, "cancelled_total", model="echo")
-
-
-async def test_closed_channel_frees_the_slot(service: Service) -> None:
-    service.runtime.step_s = 0.02
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{service.server.port}") as channel:
-        call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateStream(request("a" * 48))
-        await call.read()
-    await until(lambda: service.engine.slots_in_use == 0)
-    await service.until_value(1, "cancelled_total", model="echo")
 
 
 async def test_calls_are_counted_and_timed(service: Service) -> None:

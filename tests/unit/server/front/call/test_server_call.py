@@ -1,5 +1,3 @@
-"""A passed deadline is no cancel."""
-
 import pytest
 
 from seqserve_server.front.call.server_call import has_passed

@@ -1,5 +1,3 @@
-"""Malformed requests: INVALID_ARGUMENT, never INTERNAL."""
-
 from typing import Any
 
 import grpc

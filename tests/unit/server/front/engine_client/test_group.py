@@ -1,5 +1,3 @@
-"""Several engines of one model, as their callers see them: one engine."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

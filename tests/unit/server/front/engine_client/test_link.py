@@ -1,5 +1,3 @@
-"""A socket to an engine that another process has started."""
-
 import asyncio
 import socket
 

@@ -1,5 +1,3 @@
-"""Retry-after advice for refused requests, and how long a refusal is repeated."""
-
 import pytest
 from tests.clock import Clock
 

@@ -1,5 +1,3 @@
-"""When an engine that has failed is started again, who is told, and when it is trusted again."""
-
 import asyncio
 from collections.abc import Callable
 

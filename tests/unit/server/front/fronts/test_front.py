@@ -62,8 +62,6 @@ class FrontProcess:
 
 
 class Processes(list[FrontProcess]):
-    """The processes that were launched."""
-
     def __init__(self) -> None:
         self.handlers: dict[str, Handler] = {}
 

@@ -1,5 +1,3 @@
-"""Metrics of several fronts as one."""
-
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,

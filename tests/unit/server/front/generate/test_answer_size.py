@@ -1,5 +1,3 @@
-"""The size of an answer is never more than was estimated before it existed."""
-
 from array import array
 from dataclasses import replace
 from typing import Any

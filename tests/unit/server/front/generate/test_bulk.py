@@ -1,5 +1,3 @@
-"""GenerateBulk: what is read and when, each outcome by itself, and every way such a call ends."""
-
 import asyncio
 import itertools
 import logging
@@ -86,16 +84,6 @@ async def test_responses_come_as_they_get_ready(service: Service) -> None:
     assert list(await ended(call)) == [2, 3, 1]
 
 
-async def test_request_is_answered_before_the_next_one_comes(service: Service) -> None:
-    call = await begun(service)
-    for number in range(3):
-        await call.write(bulk(number, "abc"))
-        assert (await call.read()).id == number
-    await call.done_writing()
-    assert await call.read() is EOF
-    assert await call.code() is grpc.StatusCode.OK
-
-
 async def test_each_names_its_model_and_options(service: Service) -> None:
     call = service.generation.GenerateBulk(
         [
@@ -174,13 +162,6 @@ async def test_request_without_a_readable_id_ends_the_call_after_earlier_ones(
 
 async def _read(call: Any) -> Any:
     return await call.read()
-
-
-async def test_message_over_the_limit_ends_the_call() -> None:
-    async with serving(max_message_bytes=1024) as service:
-        error = await failure(service.generation.GenerateBulk([bulk(1, "a" * 2000)]))
-        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "larger than max" in (error.details() or "")
 
 
 async def test_engine_that_dies_fails_its_requests(service: Service) -> None:
@@ -269,35 +250,6 @@ async def test_bulk_has_room_of_its_own_beside_single_requests() -> None:
         assert await service.value("rejected_total", model="echo", reason="queue_full") == 1
 
 
-async def test_bulk_waits_while_other_bulk_calls_fill_its_room() -> None:
-    async with serving(slots=2, max_queue=1) as service:
-        service.runtime.may_run.clear()
-        others = await _filled(service)
-        calls = [
-            service.generation.GenerateBulk([bulk(number, "abc") for number in range(5)])
-            for _ in range(3)
-        ]
-        await until(lambda: service.engine.queue_depth == 2)
-        service.runtime.may_run.set()
-        for call in calls:
-            assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
-        await asyncio.gather(*others)
-
-
-async def test_request_does_not_retry_after_its_time_limit() -> None:
-    async with serving(slots=1, max_queue=1) as service:
-        service.runtime.may_run.clear()
-        others = await _filled(service)
-        first = service.generation.GenerateBulk([bulk(1, "abc")])
-        await until(lambda: service.engine.queue_depth == 2)
-        call = service.generation.GenerateBulk([bulk(1, "abc", time_limit_ms=100)])
-        refused = (await ended(call))[1].failure
-        assert (refused.code, refused.retry_after_ms > 0) == (RESOURCE_EXHAUSTED, True)
-        service.runtime.may_run.set()
-        assert texts(await ended(first)) == {1: "abc"}
-        await asyncio.gather(*others)
-
-
 async def test_requests_have_a_priority() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
@@ -327,18 +279,6 @@ async def _filled(service: Service) -> list[asyncio.Future[Any]]:
 
 
 # ---- how it ends
-
-
-async def test_requests_under_way_finish_after_a_half_close(service: Service) -> None:
-    service.runtime.may_run.clear()
-    call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(3)])
-    await until_busy(service, 3)
-    await asyncio.sleep(0.1)
-    assert service.engine.slots_in_use + service.engine.queue_depth == 3
-    service.runtime.may_run.set()
-    assert texts(await ended(call)) == dict.fromkeys(range(3), "abc")
-    await service.until_value(1, "requests_total", method=METHOD, code="OK", model="echo")
-    assert await service.value("cancelled_total", model="echo") == 0
 
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["open", "half-closed"])
@@ -430,15 +370,6 @@ async def test_drain_does_not_affect_a_call_that_sent_everything(service: Servic
     service.runtime.may_run.set()
     assert len(await ended(call)) == 3
     assert await drained
-
-
-async def test_drain_that_runs_out_of_time_ends_the_call(service: Service) -> None:
-    service.runtime.step_s = 0.05
-    call = await begun(service, bulk(1, "a" * 48))
-    await until_busy(service, 1)
-    assert not await service.server.drain(0.1)
-    error = await failure(_read(call))
-    assert error.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_engine_that_drains_ends_the_call(service: Service) -> None:

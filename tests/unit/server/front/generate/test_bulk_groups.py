@@ -1,5 +1,3 @@
-"""GenerateBulk with several requests in a message: the same answers as one by one."""
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence

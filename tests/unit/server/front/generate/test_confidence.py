@@ -1,5 +1,3 @@
-"""Confidence in answers, from their scores, lengths and repetition."""
-
 import math
 
 import pytest

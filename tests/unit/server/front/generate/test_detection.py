@@ -1,5 +1,3 @@
-"""The front's end of the process that detects languages."""
-
 import asyncio
 import errno
 import os

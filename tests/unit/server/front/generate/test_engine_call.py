@@ -1,5 +1,3 @@
-"""One request to an engine, with slow and with impatient readers."""
-
 import asyncio
 import time
 from dataclasses import replace
@@ -49,7 +47,6 @@ class FakeEngine:
         self.cancelled.append((request_id, is_late))
 
     def send(self, event: Event, **timeline: float) -> None:
-        """Gives the newest request an event."""
         is_last = not isinstance(event, Progress)
         self._receivers[-1](event, Timeline(**timeline) if is_last else None)
 
@@ -97,17 +94,6 @@ async def test_unread_tokens_are_merged() -> None:
     assert engine.specs == [waiting.spec] and not engine.cancelled
 
 
-async def test_leaving_early_cancels() -> None:
-    engine = FakeEngine()
-    waiting = call(engine)
-    progress = waiting.progress()
-    first = await begun(anext(progress))
-    engine.send(Progress([1]))
-    await first
-    await progress.aclose()
-    assert engine.cancelled == [(0, False)]
-
-
 @pytest.mark.parametrize(
     ("remaining_s", "is_late"), [(9.0, True), (10.05, True), (11.0, False), (None, False)]
 )
@@ -151,12 +137,6 @@ class FullEngine(FakeEngine):
         is_full = len(self.specs) <= self._times
         self.send(Failed(QueueFull("full", self._retry_after_s)) if is_full else ANSWER)
         return request_id
-
-
-async def test_one_of_many_tries_again_after_a_refusal() -> None:
-    engine = FullEngine(3)
-    assert await call(engine, is_bulk=True).begin() == ANSWER
-    assert len(engine.specs) == 4
 
 
 async def test_one_of_many_tries_again_as_often_as_it_may() -> None:

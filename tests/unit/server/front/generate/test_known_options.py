@@ -1,5 +1,3 @@
-"""Equal options of a model are converted once, except random seeds."""
-
 import gc
 import weakref
 

@@ -1,5 +1,3 @@
-"""Options of a request: which are allowed, and what the engine gets."""
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -143,13 +141,6 @@ def test_every_number_has_its_bounds_tested() -> None:
     }
     # The engine counts it in seconds; it has a test of its own.
     assert numbers - {"time_limit_ms"} == {field for field, *_ in BOUNDS}
-
-
-def test_lengths() -> None:
-    both = convert(min_decoding_length=7, max_decoding_length=7)
-    assert (both.min_decoding_length, both.max_decoding_length) == (7, 7)
-    assert convert(min_decoding_length=7).max_decoding_length == MAX_TARGET
-    assert convert(max_decoding_length=7).min_decoding_length == 0
 
 
 def test_time_limit() -> None:
@@ -342,6 +333,8 @@ def test_the_error_quotes_only_the_start_of_a_long_token() -> None:
         ),
         ("stop_sequences", {"stop_sequences": ["a", ""]}),
         ("stop_sequences", {"stop_sequences": ["a" * 257]}),
+        ("stop_sequences", {"stop_sequences": ["b"], "target_prefix": "ab"}),
+        ("end_tokens", {"end_tokens": ["a"] * 2000, "min_decoding_length": 1}),
         ("stop_sequences", {"stop_sequences": ["a"] * 17}),
         ("suppress_tokens", {"suppress_tokens": ["a"] * 257}),
         ("suppress_sequences", {"suppress_sequences": [Tokens(tokens=["a", "b"])] * 257}),
@@ -400,6 +393,10 @@ def test_a_field_of_a_newer_client_is_refused(number: int, tag: bytes) -> None:
         convert_message(newer)
     assert caught.value.field == "options"
     assert str(number) in caught.value.reason
+    sequence = Tokens(tokens=["a"])
+    sequence.MergeFromString(tag + b"\x01")
+    with pytest.raises(InvalidRequest):
+        convert(suppress_sequences=[sequence])
 
 
 integers = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 70)

@@ -1,5 +1,3 @@
-"""The answers of two models as one."""
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,5 +1,3 @@
-"""Which options of a request the two models of a pivot get."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Kept texts come back exactly and once, in their places."""
-
 import re
 from collections import Counter
 from itertools import pairwise

@@ -1,5 +1,3 @@
-"""Results of the engine as messages."""
-
 import time
 from array import array
 from collections.abc import Sequence
@@ -16,7 +14,6 @@ from seqserve_server.artifact.manifest import SCORER
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.alignment import floats
 from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.text.splitting import Span
@@ -163,6 +160,19 @@ def test_text_ends_before_a_stop_sequence_also_within_a_token() -> None:
     assert nothing.text == ""
 
 
+def test_text_before_a_stop_is_whole_after_replacing_unknown_tokens() -> None:
+    """What is replaced may be longer than what was there."""
+    hypothesis = Hypothesis(
+        [*ids("ab"), UNK, *ids("cd")],
+        -1.0,
+        StopReason.STOP_SEQUENCE,
+        attention=packed(*[[0, 1, 0, 0]] * 5),
+        text_length=4,
+    )
+    [found] = response(hypothesis, replaces=True).hypotheses
+    assert found.text == "abycd"
+
+
 def test_attention_has_a_row_per_token_and_a_weight_per_source_token() -> None:
     rows = [[0.5, 0.25, 0.125, 0.125], [0.0, 0.0, 1.0, 0.0]]
     hypothesis = Hypothesis(ids("ab"), -1.0, StopReason.EOS, attention=packed(*rows))
@@ -192,12 +202,6 @@ def test_unknown_token_is_replaced_by_the_source_token_it_attends_to_most() -> N
     assert list(found.tokens) == ["a", "y", "b", "z"]
 
 
-def test_known_tokens_are_not_replaced() -> None:
-    hypothesis = Hypothesis(ids("ab"), -1.0, StopReason.EOS, attention=packed([1, 0, 0, 0] * 2))
-    [found] = response(hypothesis, replaces=True).hypotheses
-    assert found.text == "ab"
-
-
 def test_timings_are_the_differences_between_stages() -> None:
     now_s = time.monotonic()
     timeline = Timeline(
@@ -221,11 +225,6 @@ def test_attention_weights_state_their_layers() -> None:
     found = weights_of(array("f", weights).tobytes(), heads=3, queries=2, keys=4)
     assert (found.layers, found.heads, found.queries, found.keys) == (2, 3, 2, 4)
     assert list(found.weights) == weights
-
-
-def test_floats_survive_a_round_trip() -> None:
-    assert floats(packed([1.5, -0.25])).tolist() == [1.5, -0.25]
-    assert len(floats(b"")) == 0
 
 
 KEPT: Any = {

@@ -1,5 +1,3 @@
-"""Which model, priority and glossary a request gets; a call keeps the version that it got."""
-
 from dataclasses import replace
 from pathlib import Path
 

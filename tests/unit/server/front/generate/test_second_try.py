@@ -1,5 +1,3 @@
-"""An answer whose numbers differ is decoded again, and the better answer is sent."""
-
 import asyncio
 from dataclasses import replace
 from typing import Any, cast

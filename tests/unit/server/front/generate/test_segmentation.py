@@ -1,5 +1,3 @@
-"""How a source is divided: as the request says, or else as the model does."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Which sources and targets are read."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Warnings of sources that the model cannot read."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tokens of many streams share messages; those of few do not."""
-
 from tests.clock import Clock
 
 from seqserve_server.front.generate.engine_call import (

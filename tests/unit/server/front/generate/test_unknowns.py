@@ -1,5 +1,3 @@
-"""What takes the place of a word that the model could not write."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Many items: answered in order, but no more at once than there are places."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
@@ -9,7 +9,6 @@ import pytest
 from seqserve_server.front.generate.job import Window
 
 Answers = AsyncGenerator[asyncio.Future[int], None]
-Answer = Callable[[int], Awaitable[int]]
 
 
 async def taken(answers: Answers) -> list[int]:

@@ -55,7 +55,6 @@ class Script:
     refused: set[str] = field(default_factory=set)
 
     def forget(self) -> None:
-        """Forgets all requests."""
         self.specs.clear()
         self.refused.clear()
 

@@ -1,5 +1,3 @@
-"""The life of a version, and which versions of a model are to be loaded and drained."""
-
 import pytest
 
 from seqserve_server.front.models.lifecycle import Control, ModelState, Version, to_drain, to_load

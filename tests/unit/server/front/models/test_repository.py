@@ -27,8 +27,6 @@ RESTARTING, DRAINING = ModelState.RESTARTING, ModelState.DRAINING
 
 @dataclass
 class FakeEngine:
-    """An engine that is as a test says."""
-
     is_up: bool = True
     is_ready: bool = True
     last_error: str = "its engine has failed"

@@ -1,5 +1,3 @@
-"""The versions that a server begins with: what is loaded, what is refused and why."""
-
 from __future__ import annotations
 
 import hashlib
@@ -11,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import onnxruntime
 import pytest
@@ -128,6 +127,22 @@ def add_version(models: Path, version: int, *, of: str = "tiny", **changes: Any)
 def change_manifest(folder: Path, **changes: Any) -> None:
     path = folder / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(("workers", "given", "processes"), [(4, None, 1), (5, None, 3), (5, 1, 1)])
+def test_small_model_has_a_process_for_every_two_of_many_workers(
+    models: Path, workers: int, given: int | None, processes: int
+) -> None:
+    limits = EngineLimits(workers=workers, slots=8, max_queue=2, max_source_tokens_per_step=64)
+    loader = Loader(
+        repository=models,
+        provider=Provider.CPU,
+        threads=1,
+        limits=limits,
+        launch=mock.Mock(),
+        processes=given,
+    )
+    assert len(loader.begin("tiny", 1)) == processes
 
 
 def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make, models: Path) -> None:

@@ -4,7 +4,6 @@ Engines are in threads, and a version is as sound as its manifest says in one wo
 """
 
 import asyncio
-import os
 import shutil
 import threading
 from collections.abc import AsyncIterator
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.resources import own_resources
 from tests.support.loop import settled
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, make_manifest
 from tests.unit.server.front.echo import PATIENCE_S
@@ -169,7 +167,6 @@ class Watched:
         return model
 
     def called(self, version: int = 0) -> int:
-        """Gives the version that a call is given."""
         return self.repository.choose("m", version, "key").version
 
 
@@ -193,25 +190,6 @@ async def watching(
             assert host.has_ended, "an engine was left behind"
 
 
-async def test_version_that_appears_is_loaded_and_served(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1) as watched:
-        watched.write(2)
-        await watched.scan(1)
-        assert watched.states() == {1: READY, 2: AVAILABLE}
-        assert "being written" in watched.entry(2).reason
-        await watched.scan(1)
-        await watched.until(v1=READY, v2=READY)
-        assert (watched.called(), watched.called(1)) == (2, 1)
-
-
-async def test_watch_looks_by_itself(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1, interval_s=0.01) as watched:
-        watched.write(2)
-        await watched.until(v1=READY, v2=READY)
-        shutil.rmtree(tmp_path / "m" / "1")
-        await watched.until(v2=READY)
-
-
 async def test_copy_under_way_is_not_loaded(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         folder = tmp_path / "m" / "2"
@@ -229,24 +207,6 @@ async def test_copy_under_way_is_not_loaded(tmp_path: Path) -> None:
         assert watched.loader.loads == [1]
         await watched.scan(1)
         await watched.until(v1=READY, v2=READY)
-
-
-async def test_broken_version_replaces_nothing_and_is_tried_once(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1, keep=1) as watched:
-        watched.write(2, "torn")
-        await watched.scan(2)
-        await watched.until(v1=READY, v2=FAILED)
-        assert watched.entry(2).reason == "m/2: is torn"
-        await watched.scan(3)
-        assert watched.loader.loads == [1, 2]
-        assert watched.called() == 1
-        with pytest.raises(ModelNotLoaded, match="m/2 could not be loaded"):
-            watched.called(2)
-        watched.write(2, "sound")
-        await watched.scan(2)
-        await watched.until(v1=AVAILABLE, v2=READY)
-        assert watched.loader.loads == [1, 2, 2]
-        assert watched.called() == 2
 
 
 async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Path) -> None:
@@ -290,20 +250,6 @@ async def test_vanished_version_drains_and_is_forgotten(tmp_path: Path) -> None:
         assert watched.called() == 1
         with pytest.raises(ModelNotFound, match="available: m/1"):
             watched.called(2)
-
-
-async def test_version_that_vanishes_while_it_loads(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1) as watched:
-        watched.loader.may_load.clear()
-        watched.write(2)
-        await watched.scan(2)
-        assert watched.states() == {1: READY, 2: LOADING}
-        shutil.rmtree(tmp_path / "m" / "2")
-        await watched.scan(2)
-        assert watched.called() == 1
-        watched.loader.may_load.set()
-        await watched.until(v1=READY)
-        assert watched.loader.hosts[1].has_ended
 
 
 async def test_version_whose_folder_vanishes_once_it_is_read(tmp_path: Path) -> None:
@@ -511,18 +457,6 @@ async def test_version_with_a_share_is_kept(tmp_path: Path) -> None:
         assert watched.called() == 2
 
 
-async def test_states_are_shown_to_prometheus(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1) as watched:
-        watched.write(2, "torn")
-        await watched.scan(2)
-        await watched.until(v1=READY, v2=FAILED)
-        read = watched.metrics.registry.get_sample_value
-        for version, state in (("1", "ready"), ("2", "failed")):
-            labels = {"model": "m", "version": version, "state": state}
-            # A scrape waits for engines that answer through the loop.
-            assert await asyncio.to_thread(read, "seqserve_model_state", labels) == 1
-
-
 async def test_stop_while_something_loads(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         watched.loader.may_load.clear()
@@ -567,22 +501,6 @@ async def test_stop_does_not_wait_for_what_drains(tmp_path: Path) -> None:
         await unload
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
-async def test_versions_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
-    async with watching(tmp_path, 1) as watched:
-        for _ in range(10):
-            await watched.rollout.unload("m", 1)
-            await watched.rollout.load("m", 1)
-        before = own_resources()
-        for _ in range(20):
-            await watched.rollout.unload("m", 1)
-            await watched.rollout.load("m", 1)
-        await until(lambda: own_resources() <= before)
-
-
-# ---- engines that fail
-
-
 async def test_calls_go_to_the_next_version_while_an_engine_restarts(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2, traffic={"m": {1: 1, 2: 9}}) as watched:
         changes: list[ModelState] = []
@@ -601,26 +519,7 @@ async def test_calls_go_to_the_next_version_while_an_engine_restarts(tmp_path: P
         assert watched.repository.share(watched.entry(2)) == 0.9
 
 
-@pytest.mark.parametrize("trial_s", [PATIENCE_S, 0.01])
-async def test_engine_that_fails_again_and_again_gets_calls_only_after_a_trial(
-    tmp_path: Path, trial_s: float
-) -> None:
-    async with watching(tmp_path, 1) as watched:
-        watched.loader.breaker = BreakerLimits(threshold=3, pause_s=0.0, trial_s=trial_s)
-        watched.write(2)
-        await watched.scan()
-        await watched.until(v1=READY, v2=READY)
-        changes: list[ModelState] = []
-        watched.rollout.on_change = lambda: changes.append(watched.entry(2).state)
-        for failures in (1, 2, 3):
-            watched.loader.break_down(2)
-            await until(lambda count=2 * failures: len(changes) >= count)  # type: ignore[misc]
-        assert changes[:6] == [RESTARTING, READY, RESTARTING, READY, RESTARTING, RESTARTING]
-        if trial_s == PATIENCE_S:
-            assert (watched.called(), watched.called(2)) == (1, 2)
-        else:
-            await watched.until(v1=READY, v2=READY)
-            assert watched.called() == 2
+# ---- engines that fail
 
 
 async def test_version_that_restarts_can_be_unloaded(tmp_path: Path) -> None:

@@ -1,5 +1,3 @@
-"""What is entered of a folder, and when it is believed."""
-
 import os
 import shutil
 from pathlib import Path

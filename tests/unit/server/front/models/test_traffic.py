@@ -1,5 +1,3 @@
-"""How calls are shared among versions."""
-
 from itertools import pairwise
 
 import pytest

@@ -1,5 +1,3 @@
-"""Calls that arrive faster than they are served: each is answered or refused by the server."""
-
 import asyncio
 import logging
 from collections import Counter

@@ -1,5 +1,3 @@
-"""Pending calls: which calls may wait, for whom, and when refused ones come back."""
-
 from collections import Counter
 
 import pytest

@@ -1,5 +1,3 @@
-"""Memory for answers: callers share it, wait for it in turn, and give it back."""
-
 import asyncio
 import math
 from typing import Any

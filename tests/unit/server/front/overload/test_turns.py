@@ -1,5 +1,3 @@
-"""Callers whose texts are read take turns, and one that leaves is read no further."""
-
 import asyncio
 import threading
 from collections.abc import Generator

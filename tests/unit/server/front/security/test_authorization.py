@@ -1,5 +1,3 @@
-"""Authorization: which calls need a token, and how calls without one end."""
-
 import asyncio
 import contextlib
 import logging
@@ -13,7 +11,6 @@ import grpc
 import pytest
 import pytest_asyncio
 from google.rpc.error_details_pb2 import ErrorInfo
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.logged import fields_of
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.security.test_tokens import line
@@ -280,12 +277,6 @@ async def test_calls_of_the_service_need_a_token_of_their_scope(
         }[scope]
     )
     assert guarded.engine.queue_depth == guarded.engine.slots_in_use == 0
-
-
-async def test_health_is_watched_without_a_token(guarded: Service) -> None:
-    watch = health_pb2_grpc.HealthStub(guarded.channel).Watch(health_pb2.HealthCheckRequest())
-    assert (await watch.read()).status == 1
-    watch.cancel()
 
 
 async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service) -> None:

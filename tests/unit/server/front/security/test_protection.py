@@ -1,5 +1,3 @@
-"""What a server must have before other machines may reach it."""
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Files that change while they are used."""
-
 import logging
 import os
 import time
@@ -16,8 +14,6 @@ TICK_S = 0.02
 
 
 class Number:
-    """A file that holds a number."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.reads = 0

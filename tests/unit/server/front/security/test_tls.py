@@ -1,5 +1,3 @@
-"""The server's certificates: what is refused, what connections are shown, when they expire."""
-
 import logging
 import os
 import re
@@ -28,8 +26,6 @@ def files(certificates: Files, tmp_path: Path) -> Files:
 
 
 class Port:
-    """One that is open with certificates."""
-
     def __init__(self, certificates: Certificates) -> None:
         self._server = grpc.server(ThreadPoolExecutor(1))
         self._port = self._server.add_secure_port("127.0.0.1:0", certificates.credentials())
@@ -180,7 +176,6 @@ UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
 
 
 def element(tag: int, content: bytes) -> bytes:
-    """Encodes an element of DER."""
     size = len(content)
     length = bytes([size]) if size < 128 else b"\x82" + size.to_bytes(2, "big")
     return bytes([tag]) + length + content

@@ -1,5 +1,3 @@
-"""The server's file of tokens."""
-
 import os
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What callers use: counted by name, kept over a restart, bounded by quotas."""
-
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
@@ -231,19 +229,3 @@ async def test_caller_beyond_its_quota_is_refused_before_its_call_is_read(tmp_pa
     assert "the quota of 6 characters a day is used up" in (error.details() or "")
     assert (day.characters, day.max_characters, day.max_requests) == (6, 6, 0)
     assert (month.max_characters, month.max_requests) == (0, 9)
-
-
-async def test_sources_of_a_bulk_call_beyond_a_quota_fail(tmp_path: Path) -> None:
-    async with limited(tmp_path, "requests/day=1") as service:
-        first = asyncio.Event()
-
-        async def bulk() -> AsyncIterator[Any]:
-            yield generation_pb2.GenerateBulkRequest(id=0, request=request("a"))
-            await first.wait()
-            yield generation_pb2.GenerateBulkRequest(id=1, request=request("b"))
-
-        codes = {}
-        async for each in service.generation.GenerateBulk(bulk(), metadata=METADATA):
-            codes[each.id] = each.outcome.failure.code
-            first.set()
-    assert codes == {0: 0, 1: EXHAUSTED.value[0]}

@@ -1,5 +1,3 @@
-"""A server that keeps answers, through gRPC: equal requests cost the engine one."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +10,6 @@ from tests.unit.server.front.services.open_inference.tensor import asking, tenso
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.limits import CacheScope
-from seqserve_server.front.models.answer_cache import VersionAnswers
 
 TEXT = "Grüße aus Köln 🙂"
 SENTENCES = "Good day. How are you? Good day."
@@ -69,16 +66,6 @@ async def test_a_sample_without_a_seed_is_drawn_again(service: Service) -> None:
         await service.generation.Generate(request(TEXT, top_k=3))
     assert await lookups(service) == (0, 0, 0)
     assert await computed(service) == 2
-
-
-async def test_an_answer_that_time_cut_short_is_not_kept(service: Service) -> None:
-    service.runtime.step_s = 0.03
-    for _ in range(2):
-        answer = await service.generation.Generate(request(TEXT, time_limit_ms=50))
-        assert answer.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_TIME_LIMIT
-    service.runtime.step_s = 0.0
-    whole = await service.generation.Generate(request(TEXT))
-    assert whole.hypotheses[0].text == TEXT
 
 
 async def streamed(service: Service, **options: Any) -> tuple[str, list[int], Any]:
@@ -190,20 +177,11 @@ async def test_clients_share_answers_only_if_the_operator_says_so(
         assert await lookups(service) == (*expected[:2], expected[2] + 1)
 
 
-async def test_a_failure_is_not_kept(service: Service) -> None:
-    service.runtime.fault = RuntimeError("a bad step")
-    await failure(service.generation.Generate(request(TEXT)))
-    service.runtime.fault = None
-    answer = await service.generation.Generate(request(TEXT))
-    assert answer.hypotheses[0].text == TEXT
-    assert await lookups(service) == (0, 0, 1)
-
-
 async def test_unloading_forgets(service: Service) -> None:
     await service.generation.Generate(request(TEXT))
     [model] = service.repository.models()
     answers = model.answers
-    assert isinstance(answers, VersionAnswers) and answers.counts.held_bytes > 0
+    assert answers is not None and answers.counts.held_bytes > 0
     await service.rollout.unload("echo", 2)
     assert await service.value("answer_cache_bytes", model="echo", version="2") == 0
     assert await lookups(service) == (0, 0, 1), "counters do not fall"

@@ -1,5 +1,3 @@
-"""Generate, GenerateStream and GenerateBatch, from the wire to the engine and back."""
-
 import asyncio
 import threading
 from typing import Any
@@ -8,7 +6,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
 from tests.unit.server.front.echo import MAX_TARGET, TOKEN_SCORE, byte_tokenizer
-from tests.unit.server.front.service import Service, details, failure, request, until
+from tests.unit.server.front.service import Service, details, failure, request
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
@@ -29,12 +27,6 @@ async def test_answer(service: Service) -> None:
     assert (answer.source_tokens, answer.generated_tokens) == (tokens + 1, tokens)
     assert hypothesis.stop_reason == generation_pb2.STOP_REASON_EOS
     assert hypothesis.score == pytest.approx(TOKEN_SCORE * (tokens + 1))
-
-
-async def test_length_ends_an_answer(service: Service) -> None:
-    answer = await service.generation.Generate(request("abcdef", max_decoding_length=3))
-    assert answer.hypotheses[0].text == "abc"
-    assert answer.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_LENGTH
 
 
 async def test_timings_add_up(service: Service) -> None:
@@ -76,14 +68,6 @@ async def test_tokens_of_pieces_are_those_of_the_result(
     assert ids == list(hypothesis.token_ids)
 
 
-async def test_stream_gives_what_generate_gives(service: Service) -> None:
-    alone = await service.generation.Generate(request(TEXT))
-    *_, last = [message async for message in service.generation.GenerateStream(request(TEXT))]
-    alone.ClearField("timings")
-    last.result.ClearField("timings")
-    assert last.result == alone
-
-
 async def test_pieces_come_while_the_rest_is_decoded(service: Service) -> None:
     service.runtime.step_s = 0.02
     call = service.generation.GenerateStream(request("abcdefgh"))
@@ -113,25 +97,6 @@ async def test_slow_reader_does_not_hold_the_engine(service: Service) -> None:
     await service.until_value(1, "stop_total", model="echo", reason="eos")
     assert service.engine.slots_in_use == 0
     call.cancel()
-
-
-async def test_callers_are_told_apart(service: Service) -> None:
-    texts = [f"text {number}" for number in range(12)]
-    answers = await asyncio.gather(
-        *(service.generation.Generate(request(text)) for text in texts[:6]),
-        *(_streamed(service, text) for text in texts[6:]),
-    )
-    assert [answer.hypotheses[0].text for answer in answers] == texts
-
-
-async def _streamed(service: Service, text: str) -> Any:
-    *_, last = [message async for message in service.generation.GenerateStream(request(text))]
-    return last.result
-
-
-async def test_version_may_be_pinned(service: Service) -> None:
-    answer = await service.generation.Generate(request("a", model="echo", version=2))
-    assert answer.version == 2
 
 
 @pytest.mark.parametrize(("characters", "is_inline"), [(1024, True), (1025, False)])
@@ -195,23 +160,6 @@ async def test_batch_that_is_wrong_as_a_whole(service: Service, asked: Any, fiel
     error = await failure(service.generation.GenerateBatch(asked))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert details(error, BadRequest).field_violations[0].field == field
-
-
-async def test_batch_that_nobody_waits_for_leaves_nothing_behind(service: Service) -> None:
-    service.runtime.may_run.clear()
-    call = service.generation.GenerateBatch(batch(*["abc"] * 9))
-    await until(lambda: service.engine.slots_in_use > 0)
-    call.cancel()
-    service.runtime.may_run.set()
-    await until(lambda: service.engine.slots_in_use == service.engine.queue_depth == 0)
-
-
-async def test_batch_tells_when_to_come_back(service: Service) -> None:
-    service.remote.close()
-    answer = await service.generation.GenerateBatch(batch("abc"))
-    [outcome] = answer.outcomes
-    assert outcome.failure.code == grpc.StatusCode.UNAVAILABLE.value[0]
-    assert outcome.failure.retry_after_ms > 0
 
 
 TEA = generation_pb2.Term(source="tea", target="Tee")

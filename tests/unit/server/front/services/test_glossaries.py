@@ -1,5 +1,3 @@
-"""Glossaries of a server: what calls list, and what those that name one get."""
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

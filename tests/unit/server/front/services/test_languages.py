@@ -1,5 +1,3 @@
-"""A model of several languages, from the wire to the engine and back."""
-
 from collections.abc import AsyncIterator
 
 import grpc

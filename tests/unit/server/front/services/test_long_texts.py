@@ -1,5 +1,3 @@
-"""Texts of any kind hold up no other call, and what a tokenizer does to them fails alone."""
-
 import asyncio
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Calls of every kind reserve memory for their answers and give it back."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any

@@ -1,5 +1,3 @@
-"""ModelService: lists, loads and unloads models."""
-
 import asyncio
 
 import grpc
@@ -60,13 +58,6 @@ async def test_load_is_that_of_now() -> None:
         await until(lambda: not service.engine.slots_in_use)
         found = await service.models.GetModel(model_pb2.GetModelRequest())
         assert (found.model.slots_in_use, found.model.queue_depth) == (0, 0)
-
-
-async def test_failed_version_is_described_with_its_reason(service: Service) -> None:
-    request = model_pb2.GetModelRequest(model="ruin")
-    answer = await service.models.GetModel(request)
-    assert answer.model.state == model_pb2.MODEL_STATE_FAILED
-    assert answer.model.state_reason == "manifest.json: damaged"
 
 
 @pytest.mark.parametrize(("name", "version"), [("nobody", 0), ("echo", 3), ("", 7)])

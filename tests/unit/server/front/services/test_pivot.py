@@ -1,5 +1,3 @@
-"""Calls that two models answer, one after the other, from the wire to both engines and back."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

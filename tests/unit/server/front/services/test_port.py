@@ -1,5 +1,3 @@
-"""The addresses at which the server listens."""
-
 import contextlib
 import socket
 

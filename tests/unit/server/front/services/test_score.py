@@ -1,5 +1,3 @@
-"""Score, from the wire to the scorer and back."""
-
 import asyncio
 from collections import Counter
 

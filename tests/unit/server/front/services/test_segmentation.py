@@ -1,5 +1,3 @@
-"""Texts in segments, from the wire to the engine and back."""
-
 import asyncio
 from typing import Any
 
@@ -100,21 +98,6 @@ async def test_a_long_sentence_is_wrapped_and_told_of(service: Service) -> None:
     assert [segment.is_wrapped for segment in answer.segments] == [False, True, True]
 
 
-async def test_lines(service: Service) -> None:
-    text = "One. Two.\n\nThree."
-    answer = await service.generation.Generate(request(text, segmentation="lines"))
-    assert targets_of(answer) == ["One. Two.", "Three."]
-    assert answer.hypotheses[0].text == text
-
-
-async def test_none_is_as_without(service: Service) -> None:
-    alone = await service.generation.Generate(request("One. Two."))
-    none = await service.generation.Generate(request("One. Two.", segmentation="none"))
-    for answer in (alone, none):
-        answer.ClearField("timings")
-    assert alone == none and not alone.segments
-
-
 async def test_pieces_come_in_order_as_they_are_final(service: Service) -> None:
     asked = request(TEXT, segmentation="sentences")
     *pieces, last = [message async for message in service.generation.GenerateStream(asked)]
@@ -157,18 +140,6 @@ async def test_many_texts_in_one_call(service: Service) -> None:
     assert targets_of(first.response) == SENTENCES
     assert (blank.failure.field, blank.failure.message) == ("source", "source: is empty")
     assert targets_of(last.response) == ["One.", "Two."]
-
-
-async def test_a_bulk_call_of_texts(service: Service) -> None:
-    texts = [f"Text {number}. It ends." for number in range(20)]
-    asked = [
-        generation_pb2.GenerateBulkRequest(
-            id=number, request=request(text, segmentation="sentences")
-        )
-        for number, text in enumerate(texts)
-    ]
-    answers = {each.id: each.outcome async for each in service.generation.GenerateBulk(iter(asked))}
-    assert [answers[number].response.hypotheses[0].text for number in range(20)] == texts
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
@@ -278,31 +249,7 @@ async def test_the_segments_of_a_batch_are_bounded_together(service: Service) ->
     assert violation.field == "sources" and "4,096 segments together" in violation.description
 
 
-async def test_memory_is_free_when_the_answer_is_taken(service: Service) -> None:
-    await service.generation.Generate(request(TEXT * 10, segmentation="sentences"))
-    await service.until_value(0, "answer_bytes")
-
-
 async def test_a_text_fails_as_a_whole(service: Service) -> None:
     service.runtime.fault = RuntimeError("broken")
     error = await failure(service.generation.Generate(request(TEXT, segmentation="lines")))
     assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
-
-
-async def test_the_model_may_divide_by_default() -> None:
-    async with serving(generation={"segmentation": "sentences"}) as service:
-        answer = await service.generation.Generate(request("One. Two."))
-        assert targets_of(answer) == ["One.", "Two."]
-        whole = await service.generation.Generate(request("One. Two.", segmentation="none"))
-        assert not whole.segments
-        # A prefix belongs to one text, so the default gives way.
-        begun = await service.generation.Generate(request("One. Two.", target_prefix="One."))
-        assert not begun.segments
-
-
-async def test_the_language_is_that_of_the_request(service: Service) -> None:
-    text = "Am 3. Oktober kam er."
-    for language, count in (("en", 2), ("de", 1)):
-        asked = request(text, segmentation="sentences", segmentation_language=language)
-        answer = await service.generation.Generate(asked)
-        assert len(answer.segments) == count, language

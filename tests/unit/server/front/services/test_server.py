@@ -1,5 +1,3 @@
-"""The server as a whole: ports, health, reflection, draining, and no leaks."""
-
 import asyncio
 import logging
 import os
@@ -332,43 +330,6 @@ async def test_drain_stops_every_engine() -> None:
 
 
 # ---- an engine that crashes
-
-
-async def test_engine_crash_ends_running_calls_with_a_retry_time(service: Service) -> None:
-    service.runtime.may_run.clear()
-    streamed = asyncio.ensure_future(failure(service.generation.GenerateStream(request("a"))))
-    whole = asyncio.ensure_future(failure(service.generation.Generate(request("b"))))
-    await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == 2)
-    service.hosts.last.break_down()
-    for error in await asyncio.gather(streamed, whole):
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
-        assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
-        assert details(error, ErrorInfo).reason == "MODEL_UNAVAILABLE"
-    service.runtime.may_run.set()
-
-
-async def test_restarted_engine_takes_over(service: Service) -> None:
-    await service.generation.Generate(request("before"))
-    watch = health_pb2_grpc.HealthStub(service.channel).Watch(
-        health_pb2.HealthCheckRequest(service="echo/2")
-    )
-    assert (await watch.read()).status == SERVING
-    service.hosts.may_launch.clear()
-    service.hosts.last.break_down()
-    assert (await watch.read()).status == NOT_SERVING
-    await until_health(service, "echo", NOT_SERVING)
-    await until_health(service, "", NOT_SERVING)
-    assert not service.server.is_ready
-    error = await failure(service.generation.Generate(request("meanwhile")))
-    assert error.code() is grpc.StatusCode.UNAVAILABLE
-    assert await service.value("slots", model="echo") == 4
-    service.hosts.may_launch.set()
-    assert (await watch.read()).status == SERVING
-    await until_health(service, "echo", SERVING)
-    assert service.server.is_ready
-    answer = await service.generation.Generate(request("after"))
-    assert answer.hypotheses[0].text == "after"
-    watch.cancel()
 
 
 async def test_all_say_the_same_of_a_version_whose_engine_restarts(service: Service) -> None:

@@ -1,5 +1,3 @@
-"""Tokenize and Detokenize, from the wire to the tokenizer and back."""
-
 from typing import Any
 
 import grpc
@@ -90,14 +88,6 @@ async def test_an_answer_that_needs_too_much_memory_is_refused() -> None:
         asked = generation_pb2.TokenizeRequest(text="x" * 100_000)
         assert (await refused(service.generation.Tokenize(asked)))[0] == "text"
         assert await service.value("answer_bytes") == 0
-
-
-async def test_calls_are_counted(service: Service) -> None:
-    await tokenize(service, "abc")
-    await service.until_value(
-        1, "requests_total", method="GenerationService.Tokenize", code="OK", model="echo"
-    )
-    await service.until_value(0, "answer_bytes")
 
 
 @given(st.text())

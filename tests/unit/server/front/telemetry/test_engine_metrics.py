@@ -1,5 +1,3 @@
-"""Scrapes of engines: asked in parallel, shown by version."""
-
 import os
 import subprocess
 import sys

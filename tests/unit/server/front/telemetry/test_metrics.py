@@ -1,5 +1,3 @@
-"""Metrics: the names and labels that rules and dashboards rely on."""
-
 import os
 
 import pytest

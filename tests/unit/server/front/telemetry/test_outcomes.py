@@ -1,5 +1,3 @@
-"""Errors as clients, metrics and traces see them: status, message, details, label and mark."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.message import Message
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from tests.unit.server.front.service import Service, details, failure, request, serving, until
 
@@ -125,12 +123,6 @@ async def test_refusal_has_a_code_a_reason_and_perhaps_a_retry_time(
     assert counted == (label != "none")
 
 
-async def test_bad_field_is_named_in_the_details(service: Service) -> None:
-    error = await failure(service.generation.Generate(request("")))
-    (violation,) = details(error, BadRequest).field_violations
-    assert violation.field == "source" and violation.description
-
-
 @asynccontextmanager
 async def full(**settings: Any) -> AsyncIterator[Service]:
     """A service with a call that runs and one that waits; the queue has no room for another."""
@@ -151,12 +143,6 @@ async def refused(service: Service, call: Any) -> None:
     assert error.code() is Code.RESOURCE_EXHAUSTED
     assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
     assert details(error, ErrorInfo).reason == "QUEUE_FULL"
-
-
-async def test_full_queue_gives_a_retry_time() -> None:
-    async with full() as service:
-        await refused(service, service.generation.Generate)
-        assert await service.value("rejected_total", reason="queue_full", model="echo") == 1
 
 
 async def test_refused_client_is_refused_again_without_asking_the_engine(

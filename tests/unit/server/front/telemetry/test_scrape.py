@@ -1,5 +1,3 @@
-"""The HTTP server for monitoring: formats, paths, limits, faults."""
-
 import socket
 import threading
 import time

@@ -43,8 +43,6 @@ SAMPLED, LEFT_OUT = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
 
 @dataclass
 class Traced:
-    """A service and what it has traced."""
-
     service: Service
     tracing: Tracing
     exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
@@ -63,12 +61,6 @@ def by_begin(exporter: InMemorySpanExporter) -> tuple[ReadableSpan, ...]:
     """Gives spans as they began, those around others first."""
     spans = exporter.get_finished_spans()
     return tuple(sorted(spans, key=lambda span: (span.start_time or 0, -(span.end_time or 0))))
-
-
-def named(spans: Sequence[ReadableSpan]) -> dict[str, ReadableSpan]:
-    found = {span.name.rpartition("/")[2]: span for span in spans}
-    assert len(found) == len(spans)
-    return found
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:

@@ -1,5 +1,3 @@
-"""Quantities that languages write otherwise are the same; others are differences."""
-
 import pytest
 
 from seqserve_server.text.quantities.comparison import differences

@@ -1,5 +1,3 @@
-"""Quantities are written as the other language writes them."""
-
 import pytest
 
 from seqserve_server.text.quantities.reading import quantities_in

@@ -1,5 +1,3 @@
-"""What is read in other letters, and answered in capitals."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

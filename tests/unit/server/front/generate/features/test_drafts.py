@@ -1,5 +1,3 @@
-"""Which draft the engine gets for a source or segment."""
-
 import pickle
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Formality: which words a part suppresses, and which it keeps."""
-
 from dataclasses import replace
 from typing import Any
 

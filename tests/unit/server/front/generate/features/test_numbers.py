@@ -1,5 +1,3 @@
-"""Numbers: which sources are checked, what an answer tells, and how it is decoded again."""
-
 from dataclasses import replace
 from typing import Any
 

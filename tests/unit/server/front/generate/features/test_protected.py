@@ -1,5 +1,3 @@
-"""What of a text is kept."""
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,5 +1,3 @@
-"""Terms: which are allowed, and which of them reach the engine."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The response to a request: outputs, shapes and encodings."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""Readiness, descriptions, and loading and unloading by the Open Inference Protocol."""
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Parameters as options: names, types and errors."""
-
 import json
 from typing import Any
 

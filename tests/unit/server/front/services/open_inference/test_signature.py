@@ -1,5 +1,3 @@
-"""The tensors of a model: descriptions, and outputs that requests name."""
-
 import pytest
 from tests.unit.server.front.services.open_inference.tensor import asking
 

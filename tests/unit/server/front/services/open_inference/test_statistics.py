@@ -1,5 +1,3 @@
-"""The figures that ``ModelStatistics`` gives, those of the metrics."""
-
 import time
 
 import grpc

@@ -1,5 +1,3 @@
-"""ModelStreamInfer: many requests in one call, and text in pieces."""
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

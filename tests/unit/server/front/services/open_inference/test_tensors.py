@@ -1,5 +1,3 @@
-"""Tensors in both encodings, and errors for malformed ones."""
-
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -97,10 +95,6 @@ def changed(change: Callable[[Any], object], *texts: str | bytes, raw: bool = Fa
 
 def with_contents(request: Any) -> None:
     request.inputs[0].contents.bytes_contents.append(b"a")
-
-
-def cut_short(request: Any) -> None:
-    request.raw_input_contents[0] = b"\5\0\0\0abc"
 
 
 WRONG = {
