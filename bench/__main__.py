@@ -60,7 +60,7 @@ class _Part:
                 folder=options.folder / "gpu",
             )
             yield from measure(plan)
-        elif self.scenario in ("scaling", "fronts"):
+        elif self.measure != "measure_start" and self.scenario in ("scaling", "fronts"):
             names = ["rounds", "turn_s", "fronts", "callers"]
             facts = {name: getattr(options, name) for name in names}
             if self.scenario == "scaling":
@@ -93,7 +93,9 @@ _PARTS = {
         *("online", "measure_large"),
         is_apart=True,
     ),
-    "start": _Part("the start of a server, and its memory", "start"),
+    "start": _Part(
+        "the start of a server, and its memory", *("fronts", "measure_start", "start_tables")
+    ),
     "gateway": _Part(
         "over HTTP, against LibreTranslate on the same weights; needs build/libretranslate",
         "gateway",
@@ -114,7 +116,7 @@ _PARTS = {
     "gpu": _Part(
         "shapes of usual models on a GPU, random weights, 32 target tokens",
         "gpu",
-        tables="gpu_tables.tables",
+        tables="gpu_cases.tables",
         is_apart=True,
     ),
     "imported": _Part(

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from bench.models import MARIAN_BASE, write_unproven
+from bench.models import MARIAN_BASE, amend, write_unproven
 from bench.requests import everyday
 from seqserve_export.calibration import calibrate
 from seqserve_export.options import Caches, Scales
@@ -36,42 +36,22 @@ _FAINT = 1e-6
 """Added layers are multiplied by it."""
 
 
-def write(artifact: Path, repository: Path) -> dict[str, Path]:
-    """Exports the larger model at both precisions, unproven, with the model's tokenizer.
-
-    Returns:
-        Artifacts by precision.
-    """
+def write(artifact: Path, repository: Path, *, has_floats: bool = True) -> dict[str, Path]:
+    """Exports the larger model, unproven, with the model's tokenizer; returns it by precision."""
     model = enlarged(restore(artifact))
-    tokenizer = _tokenizer(artifact, model)
-    return {
-        "fp32": write_unproven(model, repository, "base-fp32", tokenizer),
-        "int8": _write_int8(model, tokenizer, repository),
-    }
-
-
-def write_int8(artifact: Path, repository: Path) -> Path:
-    """Exports the larger model at int8 alone, as :func:`write` does."""
-    model = enlarged(restore(artifact))
-    return _write_int8(model, _tokenizer(artifact, model), repository)
-
-
-def _write_int8(model: Transformer, tokenizer: Tokenizer, repository: Path) -> Path:
+    tokenizer = Tokenizer.load(artifact / FILE, model.config.vocabulary_size)
     sources = [tokenizer.encode(text) for text in everyday()]
     integers = quantize(model, calibrate(model, sources), Scales.STATIC, Caches.INT8)
-    return write_unproven(integers, repository, INT8, tokenizer)
+    written = {"int8": write_unproven(integers, repository, INT8, tokenizer)}
+    if has_floats:
+        written["fp32"] = write_unproven(model, repository, "base-fp32", tokenizer)
+    return written
 
 
 def give_languages(artifact: Path, copy: Path) -> None:
     """Copies the languages of the model and its recommended options."""
-    known, path = json.loads((artifact / MANIFEST).read_text(encoding="utf-8")), copy / MANIFEST
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest |= {name: known[name] for name in ("template", "generation")}
-    path.write_text(json.dumps(manifest), encoding="utf-8")
-
-
-def _tokenizer(artifact: Path, model: Transformer) -> Tokenizer:
-    return Tokenizer.load(artifact / FILE, model.config.vocabulary_size)
+    known = json.loads((artifact / MANIFEST).read_text(encoding="utf-8"))
+    amend(copy, template=known["template"], generation=known["generation"])
 
 
 @torch.no_grad()
@@ -83,7 +63,18 @@ def enlarged(model: Transformer, size: TransformerConfig = MARIAN_BASE) -> Trans
             embeddings, as the shipped model has them.
         size: Depth and vocabulary of the larger model, no smaller than the model's.
     """
-    larger = Transformer(_config(model.config, size)).eval()
+    config = model.config
+    twice = {name: _TIMES * getattr(config, name) for name in ("width", "heads")}
+    layers = {name: getattr(size, name) for name in ("encoder_layers", "decoder_layers")}
+    larger_config = replace(
+        config,
+        vocabulary_size=size.vocabulary_size,
+        feed_forward_width=_TIMES * config.feed_forward_width,
+        positions=PositionScheme.LEARNED,
+        **twice,
+        **layers,
+    )
+    larger = Transformer(larger_config).eval()
     for layer in [*larger.encoder_layers, *larger.decoder_layers]:
         _fade(layer)
     weights = larger.state_dict()
@@ -108,19 +99,6 @@ def enlarged(model: Transformer, size: TransformerConfig = MARIAN_BASE) -> Trans
         assert isinstance(before, SinusoidalPositions) and isinstance(positions.table, Tensor)
         positions.table.copy_(before.table[: len(positions.table)].repeat(1, _TIMES))
     return larger
-
-
-def _config(config: TransformerConfig, size: TransformerConfig) -> TransformerConfig:
-    return replace(
-        config,
-        vocabulary_size=size.vocabulary_size,
-        width=_TIMES * config.width,
-        heads=_TIMES * config.heads,
-        feed_forward_width=_TIMES * config.feed_forward_width,
-        encoder_layers=size.encoder_layers,
-        decoder_layers=size.decoder_layers,
-        positions=PositionScheme.LEARNED,
-    )
 
 
 def _fade(layer: nn.Module) -> None:

@@ -49,7 +49,6 @@ def compare(
     Args:
         engines: The engines to compare. sources: Token ids or texts; the same for all.
         rows: In flight in each worker, for the report; with 1 each source comes alone.
-        rounds: Turns of each engine.
         may_differ: Whether outputs may differ, as samples do.
         reference: Part of the name of the engine whose outputs all others should equal.
         tokens: Of all sources, if speeds are in source tokens; in target tokens if 0.
@@ -119,15 +118,15 @@ def check_equal(shares: Mapping[str, float]) -> None:
 
 def speed_table(subject: str, tables: Sequence[dict[str, Any]]) -> Table:
     """Lays out what :func:`compare` returned, a column each, by ``name`` or rows in flight."""
-    columns = [{layoutless(peer["name"]): peer for peer in table["peers"]} for table in tables]
+    columns = columns_of(tables)
     names = list(columns[0])
     rows = [
         [name, *(f"{column[name]['tokens_per_s']:,.0f}" for column in columns)] for name in names
     ]
     for precision in ("int8", "fp32"):
         ours, theirs = f"seqserve {precision}", f"CTranslate2 {precision}"
-        ratios = [column[ours]["ratios"][column[theirs]["name"]] for column in columns]
-        rows.append([f"**seqserve / CTranslate2, {precision}**", *map(shown, ratios)])
+        ratios = [ratio_of(column, ours, theirs) for column in columns]
+        rows.append([f"**seqserve / CTranslate2, {precision}**", *ratios])
     rounded = [name for name in names if name.endswith("int8")]
     shares = [[f"{column[name]['equal_share']:.0%}" for name in rounded] for column in columns]
     rows.append(["same as at fp32, int8: seqserve, CTranslate2", *map(", ".join, shares)])
@@ -135,6 +134,13 @@ def speed_table(subject: str, tables: Sequence[dict[str, Any]]) -> Table:
     return Table([f"{subject}; tokens/s", *head], rows)
 
 
-def layoutless(name: str) -> str:
-    """Removes workers and threads from a name: layouts differ from table to table."""
-    return re.sub(r" \d+x\d+", "", name)
+def columns_of(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the engines of each table by their names, without workers and threads."""
+    return [
+        {re.sub(r" \d+x\d+", "", peer["name"]): peer for peer in table["peers"]} for table in tables
+    ]
+
+
+def ratio_of(column: dict[str, Any], ours: str, theirs: str) -> str:
+    """Writes the ratio of the speeds of two engines."""
+    return shown(column[ours]["ratios"][column[theirs]["name"]])

@@ -5,11 +5,13 @@ translation models of OPUS-MT have them. Token ids are all that it reads and wri
 is numbered words.
 """
 
+import json
 import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 import torch
@@ -29,6 +31,7 @@ from seqserve_model.config import (
 )
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
+from seqserve_server.artifact.manifest import FILE as MANIFEST
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Provenance
 from seqserve_server.text.tokenizer import Tokenizer
@@ -142,9 +145,6 @@ def random_sources(
     Lengths are log-normal around 16 tokens and cut at 8 and 32.
 
     Args:
-        count: Rows.
-        seed: Of the generator.
-        config: Of the model.
         cum_weights: How often words occur, summed up from the first on; all alike where not given.
     """
     draw = random.Random(seed)
@@ -180,10 +180,7 @@ def write_unproven(
     """Exports a model for measurements of speed into ``repository/<name>/1``.
 
     Args:
-        model: The model to export. repository: Folder of models.
-        name: Of the model.
         tokenizer: Of its texts; numbered words where not given.
-        rounding: The precision.
     """
     description = Description(
         name=name,
@@ -213,3 +210,10 @@ def newest(model: Path, precision: str) -> Path:
 def shipped_artifacts() -> tuple[Path, Path]:
     """Finds the shipped model at int8 and fp32."""
     return newest(SHIPPED, "int8"), newest(SHIPPED, "fp32")
+
+
+def amend(artifact: Path, **facts: Any) -> None:
+    """Changes facts of an artifact's manifest."""
+    path = artifact / MANIFEST
+    known = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(known | facts), encoding="utf-8")

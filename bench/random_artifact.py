@@ -1,6 +1,7 @@
-"""Artifacts at fp16 of models with random weights, on graphs that are traced once.
+"""Models with random weights for the engines on a device, and the limits of the device.
 
-    python -m bench.random_artifact FOLDER [SHAPE ...]    traces the graphs of shapes, for minutes
+    python -m bench.random_artifact FOLDER [SHAPE ...]         traces graphs of shapes, for minutes
+    python -m bench.random_artifact cuda FOLDER [SHAPE ...]    also writes the models of all engines
 
 Tracing a model takes minutes, and its weights some gigabytes; the graphs are small and the same for
 all weights. So they can be traced on one machine and carried to another, where the weights are
@@ -12,7 +13,8 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from numpy.typing import NDArray
 from onnx import helper
 from torch import Tensor
 
+from bench.drivers.ctranslate2 import CTranslate2Converter
+from bench.drivers.device_engines import ARTIFACT, CONVERTED
 from bench.models import (
     BART_LARGE,
     BART_LARGE_CNN,
@@ -34,6 +38,8 @@ from bench.models import (
     marian_base,
     write_unproven,
 )
+from seqserve.processes import available_cores
+from seqserve_export.fp16_conversion import halve
 from seqserve_export.options import Precision
 from seqserve_export.pipeline import Rounding
 from seqserve_model.config import TransformerConfig
@@ -147,14 +153,102 @@ class Work:
         return work
 
 
-def main(folder: Path, *names: str) -> None:
-    """Traces what is not there yet, of all shapes or of some."""
+_REPEATS = 5
+
+
+class ModelWriter:
+    """Draws random weights on a device, and writes them as each engine reads them."""
+
+    def __init__(self, device: str, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self._device = device
+
+    def write(self, name: str, config: TransformerConfig, place: Path) -> None:
+        """Writes what ``place`` lacks of a shape; ``place/traced`` has the graphs of all shapes."""
+        traced, folder = (part / folder_name(name) for part in (place / "traced", place))
+        folder.mkdir(parents=True, exist_ok=True)
+        if not traced.exists():
+            trace(config, traced)
+        targets = {kind: folder / kind for kind in (ARTIFACT, CONVERTED)}
+        if all(target.exists() for target in targets.values()):
+            return
+        model = random_model(config, self._device).cpu()
+        halved = halve(model)
+        for kind, target in targets.items():
+            if target.exists():
+                continue
+            draft = folder / f"{kind}.draft"
+            # One that was left unfinished.
+            shutil.rmtree(draft, ignore_errors=True)
+            if kind == ARTIFACT:
+                write(halved, traced, draft)
+            else:
+                # Some weights of ours are scaled, so that sums stay among the numbers of fp16.
+                CTranslate2Converter(model.half()).convert(str(draft))
+            draft.rename(target)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """The device, and its limits as torch reaches them."""
+
+    name: str
+    bytes_per_s: float
+    """Of a copy: bytes read, and as many written."""
+    operations_per_s: float
+    """Of a product of square matrices; two for each product of numbers."""
+
+
+class LimitsProbe:
+    """Measures a device."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        if device == "cpu":
+            torch.set_num_threads(1)
+
+    def measure(self) -> DeviceLimits:
+        """Copies a gibibyte and multiplies matrices of 8192, less on a CPU."""
+        is_cpu = self._device == "cpu"
+        size, width = (1 << 28, 1024) if is_cpu else (1 << 30, 8192)
+        dtype = torch.float32 if is_cpu else torch.float16
+        source = torch.zeros(size, dtype=torch.uint8, device=self._device)
+        target = torch.empty_like(source)
+        left, right = (torch.randn(width, width, device=self._device).to(dtype) for _ in range(2))
+        return DeviceLimits(
+            name="CPU" if is_cpu else torch.cuda.get_device_name(),
+            bytes_per_s=2 * size / self._seconds(lambda: target.copy_(source)),
+            operations_per_s=2 * width**3 / self._seconds(lambda: left @ right),
+        )
+
+    def _seconds(self, run: Callable[[], object]) -> float:
+        runs = 2 if self._device == "cpu" else 10
+        times = []
+        for _ in range(_REPEATS + 1):
+            began_s = time.perf_counter()
+            for _ in range(runs):
+                run()
+            if self._device != "cpu":
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - began_s) / runs)
+        return min(times[1:])
+
+
+def main(*arguments: str) -> None:
+    """Traces what is not there yet, of all shapes or of some; for a device, writes models too."""
+    device = arguments[0] if arguments[0] in ("cpu", "cuda") else ""
+    folder, *names = arguments[bool(device) :]
+    writer = ModelWriter(device, available_cores()) if device else None
     for name, config in SHAPES.items():
-        place = folder / folder_name(name)
-        if not place.exists() and (not names or place.name in names):
-            print(f"tracing {name}", flush=True)
+        place = Path(folder) / folder_name(name)
+        if names and place.name not in names:
+            continue
+        print(name, flush=True)
+        if writer:
+            writer.write(name, config, Path(folder))
+        elif not place.exists():
             trace(config, place)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(*sys.argv[1:])

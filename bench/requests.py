@@ -87,9 +87,7 @@ class HighestRate:
 def highest_rate(points: Sequence[tuple[float, float]], limit_s: float) -> HighestRate:
     """Finds where a latency crosses its limit for the first time, linear between the points.
 
-    Args:
-        points: Rates, ascending, and the latency at each in seconds, which may be infinite.
-        limit_s: Latency allowed.
+    Points are a rate a second, ascending, and its latency in seconds, which may be infinite.
     """
     held: tuple[float, float] | None = None
     for rate, latency_s in points:

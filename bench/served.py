@@ -51,11 +51,8 @@ def serve(
     """Lets callers ask for one answer after another.
 
     Args:
-        server: The server. texts: Texts to send, drawn at random. callers: Number of callers.
-        seconds: How long they ask.
         fronts: Front processes of the largest server that gets this load; it has a process for
             each, but none for fewer than three cores.
-        seed: Of the drawing.
     """
     processes = max(1, min(fronts, callers, available_cores() // _CORES_OF_A_LOAD))
     load = Load(sources=texts, seconds=seconds, in_flight=callers, timeout_s=60.0, seed=seed)

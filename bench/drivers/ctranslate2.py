@@ -44,13 +44,9 @@ class CTranslate2Driver(Driver[list[int]]):
         """Loads a converted model.
 
         Args:
-            folder: Of the converted model.
-            precision: ``float32``, ``float16``, ``int8`` or ``int8_float16``.
             layout: Workers and threads of each.
-            rows: Most sources of a batch.
             options: How to decode: length, beam and sampling; from the shortlist, if the model has
                 a vocabulary map, where all sources of a batch share their candidates.
-            device: ``cpu`` or ``cuda``.
         """
         workers, threads = layout
         has_map = (folder / "vmap.txt").exists() and options.shortlist

@@ -1,6 +1,6 @@
 """Engines with one worker on one device, CPU or GPU; their rows in flight change from run to run.
 
-Each is made in a separate process, by :class:`~bench.drivers.remote_object.RemoteObject`.
+Each is made in a separate process, by :class:`~bench.drivers.subprocess_driver.RemoteObject`.
 """
 
 from __future__ import annotations
@@ -163,8 +163,6 @@ class _Seqserve:
 
 
 class _Batches:
-    """An engine that decodes batch after batch."""
-
     def __init__(self, driver: Any) -> None:
         self._driver = driver
 
@@ -219,12 +217,8 @@ ARTIFACT, CONVERTED = "artifact", "converted"
 def kinds(device: str, config: TransformerConfig, beam_size: int) -> dict[str, Kind]:
     """Lists what is compared, by name; CPUs compute nothing but ours in halves.
 
-    T5 overflows fp16 elsewhere, so there the others take bf16.
-
-    Args:
-        device: ``cpu`` or ``cuda``.
-        config: Of the model.
-        beam_size: With beams, only CTranslate2 is compared.
+    T5 overflows fp16 elsewhere, so there the others take bf16. With beams, only CTranslate2 is
+    compared.
     """
     half = "bfloat16" if config.positions is PositionScheme.T5 else "float16"
     half, integers = ("float32", "int8") if device == "cpu" else (half, f"int8_{half}")

@@ -1,6 +1,7 @@
 """LibreTranslate from PyPI, offline, and the plainest server, with our weights and our tokenizer.
 
     build/libretranslate/bin/python -m bench.drivers.libretranslate libretranslate FOLDER EOS_ID ...
+    python -m bench.drivers.libretranslate file ENGINE LINES OUT BEAM ARGUMENT ...
 
 Both run in a separate environment, ``build/libretranslate``, which ``make
 build/libretranslate/.ready`` makes; what runs there, from :class:`NumberedTokenizer` on, imports no
@@ -8,6 +9,8 @@ package of ours. The plainest server is what people write: FastAPI and CTranslat
 each request of the same route. LibreTranslate runs as it comes, threads and log too, but for our
 tokenizer, the longest target of our model, and its divider of sentences, whose model would be
 downloaded: a text is a sentence here, which is in LibreTranslate's favour.
+
+Engines that translate a whole file run here too, each in a process and with batches of its own.
 """
 
 import json
@@ -18,7 +21,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,9 @@ PACKAGE = "translate-en_de"
 """Folder of the package that is measured."""
 MAX_DECODING_LENGTH = 127
 """Of the shipped model."""
+_ROWS = 32
+"""Sentences of a batch: CTranslate2's own number for files."""
+Translate = Callable[[list[str]], list[str]]
 
 
 def packages_of(artifact: Path, folder: Path) -> Path:
@@ -133,32 +139,39 @@ def _announce(port: str) -> None:
             time.sleep(0.05)
 
 
+def translator(package: Path, eos_id: int, cores: int, beam_size: int) -> Translate:
+    """Loads a package into CTranslate2, one thread a core; its batches are those for files."""
+    import ctranslate2
+
+    tokenizer = NumberedTokenizer(package / "tokenizer.json", eos_id)
+    model = ctranslate2.Translator(str(package / "model"), inter_threads=cores, intra_threads=1)
+
+    def translate(texts: list[str]) -> list[str]:
+        results = model.translate_batch(
+            [tokenizer.encode(text) for text in texts],
+            beam_size=beam_size,
+            max_batch_size=_ROWS,
+            max_decoding_length=MAX_DECODING_LENGTH,
+        )
+        return [tokenizer.decode(result.hypotheses[0]) for result in results]
+
+    return translate
+
+
 def serve_plainly(package: Path, eos_id: int, port: int, cores: int, beam_size: int) -> None:
     """Serves one package by FastAPI and CTranslate2."""
-    import ctranslate2
     import uvicorn
     from fastapi import FastAPI
     from pydantic import create_model
 
-    tokenizer = NumberedTokenizer(package / "tokenizer.json", eos_id)
-    translator = ctranslate2.Translator(
-        str(package / "model"), inter_threads=cores, intra_threads=1
-    )
+    translated = translator(package, eos_id, cores, beam_size)
     app = FastAPI()
     body = create_model("Body", q=(str | list[str], ...))
 
     # Not async: FastAPI runs it in a thread, and CTranslate2 releases the interpreter lock.
     def translate(request: Any) -> dict[str, Any]:
         is_array = isinstance(request.q, list)
-        texts = request.q if is_array else [request.q]
-        sources = [tokenizer.encode(text) for text in texts]
-        results = translator.translate_batch(
-            sources,
-            beam_size=beam_size,
-            max_batch_size=32,
-            max_decoding_length=MAX_DECODING_LENGTH,
-        )
-        answers = [tokenizer.decode(result.hypotheses[0]) for result in results]
+        answers = translated(request.q if is_array else [request.q])
         return {"translatedText": answers if is_array else answers[0]}
 
     translate.__annotations__["request"] = body
@@ -171,9 +184,40 @@ def serve_plainly(package: Path, eos_id: int, port: int, cores: int, beam_size: 
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 
+def _argostranslate(beam: int, package: str, eos_id: str) -> Translate:
+    # Its beam is four wide, whatever is asked for.
+    prepare_argos(Path(package).parent, int(eos_id))
+    from argostranslate import translate
+
+    # Lines of one text: it takes them one after another.
+    return lambda lines: translate.translate("\n".join(lines), "en", "de").split("\n")
+
+
+def _marian(beam: int, *options: str) -> Translate:
+    from pymarian import Translator  # type: ignore[import-not-found]
+
+    model = Translator(" ".join([*options, "--beam-size", str(beam)]))
+    return model.translate  # type: ignore[no-any-return]
+
+
+def translate_file(engine: str, lines: str, out: str, beam: str, *arguments: str) -> None:
+    """Translates a file of lines into another, in batches of the engine's own."""
+    if engine == "ctranslate2":
+        package, eos_id = arguments
+        cores = len(os.sched_getaffinity(0))
+        translate = translator(Path(package), int(eos_id), cores, int(beam))
+    else:
+        load = _argostranslate if engine == "argostranslate" else _marian
+        translate = load(int(beam), *arguments)
+    texts = translate(Path(lines).read_text(encoding="utf-8").splitlines())
+    Path(out).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    server, folder, eos_id, port, *sizes = sys.argv[1:]
-    if server == "plain":
+    way, folder, eos_id, port, *sizes = sys.argv[1:]
+    if way == "file":
+        translate_file(*sys.argv[2:])
+    elif way == "plain":
         serve_plainly(Path(folder), int(eos_id), int(port), *map(int, sizes))
     else:
         serve_libretranslate(Path(folder), int(eos_id), port)

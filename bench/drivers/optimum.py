@@ -33,10 +33,8 @@ class OptimumDriver(SubprocessDriver[list[int]]):
         """Starts the workers and waits until they have loaded the model.
 
         Args:
-            folder: Output of :func:`export`. rows: Sources of a batch.
+            folder: Output of :func:`export`.
             length: Target tokens of every row; the end token is held back.
-            layout: Workers, each a process, and threads of each.
-            interpreter: Python of Optimum's environment.
         """
         workers, threads = layout
         far_end = command(interpreter, "optimum", "decode", folder, rows, length, threads)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.drivers import Driver, Rows, TextDriver, gc_freeze
-from bench.drivers.remote_object import RemoteObject
+from bench.drivers.subprocess_driver import RemoteObject
 from bench.requests import MAX_DECODING_LENGTH
 from seqserve.processes import available_cores
 from seqserve_server.artifact.manifest import Manifest

@@ -7,12 +7,8 @@ other engine but Marian reads. A slow engine gets the first lines only; its time
 transformers is left out: none of its classes has the copy's positions.
 """
 
-import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,12 +19,11 @@ from typing import Any
 from bench import base_size_copy, import_checkpoint, marian_files
 from bench.comparison import equal_share, take_turns
 from bench.drivers import libretranslate, marian
-from bench.drivers.subprocess_driver import command, environment
-from bench.models import shipped_artifacts
+from bench.drivers.subprocess_driver import command, timed
+from bench.models import amend, shipped_artifacts
 from bench.requests import everyday, mixed, news
 from bench.tables import Table, shown, spread, spread_of_ratios
 from seqserve.processes import available_cores
-from seqserve_server.artifact.manifest import FILE as MANIFEST
 from seqserve_server.artifact.manifest import Manifest
 
 LINES = 3_000
@@ -92,7 +87,7 @@ def base_peers(folder: Path) -> list[Peer]:
     shipped, _ = shipped_artifacts()
     artifacts = base_size_copy.write(shipped, folder)
     for artifact in artifacts.values():
-        _recommend(artifact)
+        amend(artifact, generation={"beam_size": _BEAM})
     packages = libretranslate.packages_of(artifacts["fp32"], folder)
     package, eos = packages / libretranslate.PACKAGE, Manifest.read(shipped).tokens.eos
     other = libretranslate.INTERPRETER
@@ -109,7 +104,7 @@ def student_peers(folder: Path) -> list[Peer]:
     artifact = import_checkpoint.run(
         model.folder, folder, "int8", sentences=len(known), texts=known
     ).artifact
-    _recommend(artifact)
+    amend(artifact, generation={"beam_size": _BEAM})
     options = model.options("int8", has_shortlist=True, rows=32)
     beam, threads = options.index("-b"), options.index("--cpu-threads")
     del options[beam : beam + 2]
@@ -121,12 +116,6 @@ def student_peers(folder: Path) -> list[Peer]:
     ]
 
 
-def _recommend(artifact: Path) -> None:
-    manifest = json.loads((artifact / MANIFEST).read_text(encoding="utf-8"))
-    manifest["generation"] = {"beam_size": _BEAM}
-    (artifact / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-
-
 def _corpus(artifact: Path) -> Command:
     program = str(Path(sys.executable).with_name("seqserve"))
     return lambda lines, out: [program, "corpus", *map(str, (lines, out, "--model", artifact))]
@@ -134,7 +123,7 @@ def _corpus(artifact: Path) -> Command:
 
 def _peer(interpreter: Path | str, engine: str, *arguments: object) -> Command:
     return lambda lines, out: command(
-        interpreter, "whole_files", engine, lines, out, _BEAM, *arguments
+        interpreter, "libretranslate", "file", engine, lines, out, _BEAM, *arguments
     )
 
 
@@ -160,16 +149,9 @@ def _run(peer: Peer, lines: Sequence[str], folder: Path) -> _Run:
     source, target = folder / "lines.txt", folder / "texts.txt"
     source.write_text("".join(f"{line}\n" for line in some), encoding="utf-8")
     target.unlink(missing_ok=True)
-    began_s = time.perf_counter()
-    process = subprocess.Popen(
-        peer.command(source, target), cwd=Path(__file__).parents[2], env=environment()
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{peer.name} ended with {process.returncode}")
+    wall_s, usage = timed(peer.name, peer.command(source, target))
     return _Run(
-        wall_s=peer.divisor * (time.perf_counter() - began_s),
+        wall_s=peer.divisor * wall_s,
         cpu_s=peer.divisor * (usage.ru_utime + usage.ru_stime),
         texts=target.read_text(encoding="utf-8").splitlines(),
     )

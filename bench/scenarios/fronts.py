@@ -1,4 +1,4 @@
-"""Fronts alone, before an engine that answers at once.
+"""Servers alone: their fronts before an engine that answers at once, and what a start takes.
 
 Requests a second show what fronts can do where they have a core each. Requests for each CPU second
 show what further fronts cost, on any number of cores.
@@ -14,10 +14,11 @@ from typing import Any
 from bench.drivers.scripted_engine import scripted_server
 from bench.drivers.server_process import ServerProcess, seqserve_server
 from bench.models import shipped_artifacts
-from bench.requests import PAIRS, mixed
-from bench.served import Served, served_table
-from bench.tables import Table
+from bench.requests import PAIRS, everyday, mixed
+from bench.served import Served, serve, served_table
+from bench.tables import Table, shown, spread
 from seqserve.processes import available_cores
+from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.runtime import doubling
 
 
@@ -35,11 +36,7 @@ class Plan:
 
 
 def measure(plan: Plan, artifact: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Lets servers with each number of fronts take turns; yields after each round.
-
-    Args:
-        plan: The measurements. artifact: Artifact of the tokenizer; the shipped one if None.
-    """
+    """Lets servers with each number of fronts take turns; yields after each round."""
     texts = mixed(PAIRS)
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         plain = seqserve_server(artifact or shipped_artifacts()[0], Path(place))
@@ -61,3 +58,36 @@ def tables(report: dict[str, Any]) -> list[Table]:
     """Lays out what :func:`measure` yielded."""
     note = f"An engine that answers at once; {report['rounds']} rounds of {report['turn_s']:g} s."
     return [served_table(report["runs"], {}, {}, note)]
+
+
+_MB = 1e6
+_CALLERS = 64
+_LOAD_S = 0.5
+
+
+def measure_start(rounds: int, artifact: Path | None = None) -> dict[str, Any]:
+    """Starts servers, of the shipped model if no artifact is given; its files are in memory."""
+    artifact = artifact or shipped_artifacts()[0]
+    manifest = Manifest.read(artifact)
+    with tempfile.TemporaryDirectory() as place:
+        command, log = seqserve_server(artifact, Path(place)), Path(place) / "log"
+        starts = []
+        for _ in range(rounds):
+            with ServerProcess(command, log) as server:
+                ready_mb = server.resident_bytes() / _MB
+                serve(server, everyday(), _CALLERS, _LOAD_S)
+                loaded_mb = server.resident_bytes() / _MB
+                starts.append((server.ready_after_s, ready_mb, loaded_mb))
+    figures = zip(("ready_s", "ready_mb", "loaded_mb"), zip(*starts, strict=True), strict=True)
+    return {
+        "model": manifest.label,
+        "precision": manifest.precision,
+        **{name: spread(values) for name, values in figures},
+    }
+
+
+def start_tables(report: dict[str, Any]) -> list[Table]:
+    """Lays out what :func:`measure_start` returned."""
+    memory = (f"{shown(report[name], 0)} MB" for name in ("ready_mb", "loaded_mb"))
+    row = [f"{report['model']}, {report['precision']}", f"{shown(report['ready_s'])} s", *memory]
+    return [Table(["a start", "ready after", "memory then", "memory after load"], [row])]

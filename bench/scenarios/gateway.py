@@ -7,7 +7,6 @@ CTranslate2 at int8.
 """
 
 import asyncio
-import json
 import statistics
 import tempfile
 import time
@@ -29,14 +28,14 @@ from bench.drivers.server_process import (
     plain_server,
     seqserve_server,
 )
-from bench.models import shipped_artifacts
+from bench.models import amend, shipped_artifacts
 from bench.requests import caller_of, everyday
 from bench.scenarios.online import in_turn
 from bench.tables import Table, shown, spread, spread_of_ratios
 from seqserve.load.answer import percentile
 from seqserve.load.http_caller import HttpConnection
 from seqserve.load.loops import call
-from seqserve_server.artifact.manifest import FILE, Manifest
+from seqserve_server.artifact.manifest import Manifest
 
 OURS, LIBRE, PLAIN = "seqserve gateway", "LibreTranslate", "FastAPI + CTranslate2"
 _MB = 1e6
@@ -108,7 +107,8 @@ def _started(
     place = folder / f"beam_{beam_size}"
     place.mkdir()
     server = seqserve_server(artifact, place)
-    _set_beam(place / "models", beam_size)
+    [copy] = (place / "models").glob("*/*")
+    amend(copy, generation={**Manifest.read(copy).generation, "beam_size": beam_size})
     with ExitStack() as stack:
 
         def start(each: Server) -> ServerProcess:
@@ -123,13 +123,6 @@ def _started(
             LIBRE: _Running(libre.address, [libre]),
             PLAIN: _Running(plain.address, [plain]),
         }
-
-
-def _set_beam(models: Path, beam_size: int) -> None:
-    [path] = models.glob(f"*/*/{FILE}")
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["generation"]["beam_size"] = beam_size
-    path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
 async def _measured(running: dict[str, _Running], plan: Plan) -> dict[str, Any]:
@@ -224,19 +217,13 @@ async def _lone(ours: _Running, plan: Plan) -> Figures:
         grpc = await stack.enter_async_context(caller_of(server.address))
         http = await stack.enter_async_context(HttpConnection(ours.address))
 
-        async def over_grpc(text: str) -> None:
-            await call(grpc, text, time.perf_counter(), 0.0)
-
-        async def generate(text: str) -> None:
-            await http.post("/v1/generate", {"source": text, "options": {"return_scores": False}})
-
-        async def translate(text: str) -> None:
-            await http.post("/translate", {"q": text, **_PAIR})
-
-        ways: dict[str, Callable[[str], Awaitable[None]]] = {
-            "grpc_ms": over_grpc,
-            "generate_ms": generate,
-            "translate_ms": translate,
+        options = {"return_scores": False}
+        ways: dict[str, Callable[[str], Awaitable[Any]]] = {
+            "grpc_ms": lambda text: call(grpc, text, time.perf_counter(), 0.0),
+            "generate_ms": lambda text: http.post(
+                "/v1/generate", {"source": text, "options": options}
+            ),
+            "translate_ms": lambda text: http.post("/translate", {"q": text, **_PAIR}),
         }
         times_s: dict[str, list[float]] = {name: [] for name in ways}
         for text in everyday()[: plan.lone_calls]:

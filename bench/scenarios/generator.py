@@ -41,10 +41,7 @@ def measure(
     """Runs both loops against a server of each kind, by turns.
 
     Args:
-        rounds: Turns of each.
         rate_per_s: Of the open loop; a quarter for streams, which are ten messages each.
-        in_flight: Of the closed loop.
-        seconds: Of each loop in each round.
 
     Returns:
         Medians of the rounds, by the way to call.

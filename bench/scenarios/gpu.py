@@ -20,13 +20,11 @@ from typing import Any, TypeAlias
 
 from bench.comparison import equal_share, peers_of, take_turns
 from bench.drivers import Rows
-from bench.drivers.device_engines import ARTIFACT, StepTime, Turn, kinds
-from bench.drivers.device_models import DeviceLimits, LimitsProbe, ModelWriter
-from bench.drivers.remote_object import RemoteObject
-from bench.random_artifact import SHAPES, Work, folder_name
-from bench.scenarios.gpu_cases import CASES, Case, Clock
+from bench.drivers.device_engines import ARTIFACT, Turn, kinds
+from bench.drivers.subprocess_driver import RemoteObject
+from bench.random_artifact import SHAPES, DeviceLimits, LimitsProbe, ModelWriter, Work, folder_name
+from bench.scenarios.gpu_cases import CASES, OURS, Case, Clock, Report, shown_limits
 from bench.scenarios.gpu_served import served
-from bench.scenarios.gpu_tables import OURS, Report, shown_limits
 from bench.tables import spread
 from seqserve.processes import available_cores
 
@@ -169,7 +167,10 @@ class _Run:
         """Lets all engines decode, at the same time: what they compile takes long."""
         for name in self.names:
             self._try(name, lambda engine: engine.send("warm_up", self._sources, self._case.rows))
-        return {name: self._try(name, partial(self._warm, name)) for name in self.names}
+        return {
+            name: self._try(name, lambda engine: engine.receive(self._clock.patience_s(_START_S)))
+            for name in self.names
+        }
 
     def turn(self, name: str) -> Turn | None:
         arguments = self._sources, self._case.rows, _TURN_S
@@ -177,9 +178,6 @@ class _Run:
         return self._try(  # type: ignore[no-any-return]
             name, lambda engine: engine.call("turn", *arguments, timeout_s=patience_s)
         )
-
-    def _warm(self, name: str, engine: RemoteObject) -> Any:
-        return engine.receive(self._clock.patience_s(_START_S))
 
     def _try(self, name: str, call: Callable[[RemoteObject], Any]) -> Any:
         if name in self.failed:
@@ -244,13 +242,9 @@ def _step(turns: Iterable[Turn]) -> Report | None:
     return {
         "steps": len(full),
         "rows": statistics.fmean(step.rows for step in full),
-        "step_us": _quantiles(full),
+        "step_us": spread([1e6 * step.seconds for step in full]),
         "outside_share": sum(step.outside_s for step in full) / sum(step.seconds for step in full),
         "outside_us": 1e6 * statistics.median(step.outside_s for step in full),
         "encode_us_a_token": 1e6 * encode_s / encoded,
         "encode_share": encode_s / sum(turn.seconds for turn in several),
     }
-
-
-def _quantiles(steps: Sequence[StepTime]) -> dict[str, float]:
-    return spread([1e6 * step.seconds for step in steps])

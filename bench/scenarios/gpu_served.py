@@ -4,7 +4,6 @@ The load comes from `seqserve load`, a closed loop, in separate processes. The r
 speed of the engine alone with as many rows.
 """
 
-import dataclasses
 import json
 import os
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.drivers.server_process import Server, ServerProcess
-from bench.models import random_sources
+from bench.models import amend, random_sources
 from bench.served import connections_for
 from seqserve.processes import available_cores
 from seqserve_model.config import TransformerConfig
@@ -80,9 +79,7 @@ def _server(artifact: Path, repository: Path, callers: int, length: int, device:
     for file in artifact.iterdir():
         # The weights are large.
         (os.link if file.name == WEIGHTS else shutil.copy2)(file, place / file.name)
-    lengths = {"max_decoding_length": length, "min_decoding_length": length}
-    (place / "manifest.json").unlink()
-    dataclasses.replace(manifest, generation=lengths).write(place)
+    amend(place, generation={"max_decoding_length": length, "min_decoding_length": length})
     arguments = ["serve", "--model-repository", str(repository), "--provider", device]
     arguments += ["--port", "0", "--metrics-port", "0", "--workers", "1"]
     arguments += ["--slots", str(max(callers, 8)), "--max-queue-s", "60", "--caller-share", "1"]

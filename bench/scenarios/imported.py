@@ -27,8 +27,8 @@ from transformers import (
 from bench import import_checkpoint
 from bench.comparison import check_equal, equal_share, take_turns
 from bench.drivers import Driver, Rows, gc_freeze
-from bench.drivers.remote_object import RemoteObject
 from bench.drivers.server_process import proportional_bytes
+from bench.drivers.subprocess_driver import RemoteObject
 from bench.models import MARIAN_BASE, numbered_words, random_sources
 from bench.tables import Table, shown, spread_of_ratios
 from seqserve.processes import available_cores
@@ -70,19 +70,20 @@ class EngineRun:
         return sum(map(len, self.rows)) / self.seconds
 
 
-def _t5_small() -> Any:
-    return T5ForConditionalGeneration(T5Config(vocab_size=32_128, **IDS))
-
-
 def _nllb_600m() -> Any:
-    layers = {f"{stack}_layers": 12 for stack in ("encoder", "decoder")}
-    heads = {f"{stack}_attention_heads": 16 for stack in ("encoder", "decoder")}
-    inner = {f"{stack}_ffn_dim": 4096 for stack in ("encoder", "decoder")}
-    config = M2M100Config(vocab_size=256_206, d_model=1024, **layers, **heads, **inner, **IDS)
+    sizes = {
+        f"{stack}_{name}": size
+        for stack in ("encoder", "decoder")
+        for name, size in {"layers": 12, "attention_heads": 16, "ffn_dim": 4096}.items()
+    }
+    config = M2M100Config(vocab_size=256_206, d_model=1024, **sizes, **IDS)
     return M2M100ForConditionalGeneration(config)
 
 
-SHAPES: dict[str, Callable[[], Any]] = {"T5-small": _t5_small, "NLLB-600M": _nllb_600m}
+SHAPES: dict[str, Callable[[], Any]] = {
+    "T5-small": lambda: T5ForConditionalGeneration(T5Config(vocab_size=32_128, **IDS)),
+    "NLLB-600M": _nllb_600m,
+}
 
 
 @torch.no_grad()
@@ -165,7 +166,7 @@ _PRECISIONS = (Precision.FP32, Precision.INT8)
 def _run(stage: str, engine: str, folder: Path, sources: Rows) -> EngineRun:
     _say(stage)
     began_s = time.perf_counter()
-    with RemoteObject(stage, start, engine, folder, _ROWS, _LENGTH) as process:
+    with RemoteObject(stage, Engine, engine, folder, _ROWS, _LENGTH) as process:
         process.wait(_PATIENCE_S)
         ready_s = time.perf_counter() - began_s
         seconds, rows = process.call("turn", sources, timeout_s=_PATIENCE_S)
@@ -173,40 +174,35 @@ def _run(stage: str, engine: str, folder: Path, sources: Rows) -> EngineRun:
     return EngineRun(ready_s=ready_s, resident_bytes=resident_bytes, seconds=seconds, rows=rows)
 
 
-class _Engine:
-    """A driver that measures its turn itself, without pipes."""
+class Engine:
+    """An engine that measures its turn itself, without pipes."""
 
-    def __init__(self, driver: Driver[list[int]]) -> None:
-        self._driver = driver
+    def __init__(self, engine: str, folder: Path, rows: int, length: int) -> None:
+        """Starts it; each is imported alone, or it would count with another one's start."""
+        layout = available_cores(), 1
+        forced = DecodingOptions(max_decoding_length=length, min_decoding_length=length)
+        name, _, precision = engine.partition(" ")
+        self._driver: Driver[list[int]]
+        if name == "seqserve":
+            from bench.drivers.seqserve import SeqserveDriver
+
+            self._driver = SeqserveDriver(folder, rows, forced)
+        elif name == "CTranslate2":
+            from bench.drivers.ctranslate2 import CTranslate2Driver
+
+            precision = precision.replace("fp32", "float32")
+            self._driver = CTranslate2Driver(folder, precision, layout, rows, forced)
+        else:
+            from bench.drivers.transformers import TransformersDriver
+
+            self._driver = TransformersDriver.load(folder, rows, length, layout)
+        gc_freeze()
 
     def turn(self, sources: Rows) -> tuple[float, Rows]:
+        """Returns the seconds and the targets of one decoding."""
         began_s = time.perf_counter()
         targets = self._driver.decode(sources)
         return time.perf_counter() - began_s, targets
-
-
-def start(engine: str, folder: Path, rows: int, length: int) -> _Engine:
-    """Starts an engine; each is imported alone, or it would count with another one's start."""
-    layout = available_cores(), 1
-    forced = DecodingOptions(max_decoding_length=length, min_decoding_length=length)
-    name, _, precision = engine.partition(" ")
-    driver: Driver[list[int]]
-    if name == "seqserve":
-        from bench.drivers.seqserve import SeqserveDriver
-
-        driver = SeqserveDriver(folder, rows, forced)
-    elif name == "CTranslate2":
-        from bench.drivers.ctranslate2 import CTranslate2Driver
-
-        driver = CTranslate2Driver(
-            folder, precision.replace("fp32", "float32"), layout, rows, forced
-        )
-    else:
-        from bench.drivers.transformers import TransformersDriver
-
-        driver = TransformersDriver.load(folder, rows, length, layout)
-    gc_freeze()
-    return _Engine(driver)
 
 
 def _apart(make: Callable[..., None], *arguments: Any) -> None:

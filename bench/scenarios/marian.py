@@ -161,11 +161,8 @@ def compare(
     """Lets both engines decode texts in every way, in turn.
 
     Args:
-        pair: The model.
-        texts: The sources.
         cores: Workers of this engine, processes of Marian.
         rows: Sources in flight on each; with 1 each engine gets one after the other.
-        rounds: Turns of each engine.
         length: Most target tokens of this engine; the model's own limit if 0.
     """
     tokenizer = Tokenizer.load(pair.artifacts["fp32"] / "tokenizer.json")

@@ -88,15 +88,10 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def measure_large(plan: Plan) -> Iterator[dict[str, Any]]:
     """Measures its copy at Marian's base size, as :func:`measure` does."""
-    return measure_artifact(_larger(plan.folder), plan)
-
-
-def _larger(folder: Path) -> Path:
-    place = folder / base_size_copy.INT8 / "1"
+    place = plan.folder / base_size_copy.INT8 / "1"
     if not place.exists():
-        floats = shipped_artifacts()[1]
-        return base_size_copy.write_int8(floats, folder)
-    return place
+        base_size_copy.write(shipped_artifacts()[1], plan.folder, has_floats=False)
+    return measure_artifact(place, plan)
 
 
 @dataclass(slots=True)
@@ -109,7 +104,6 @@ class _Case:
     alone: list[LoopRun] = field(default_factory=list)
 
     def decode(self) -> None:
-        """Lets the engines decode their sentences, all at the same time."""
         began_s = time.perf_counter()
         with ThreadPoolExecutor(len(self.team)) as threads:
             runs: list[LoopRun] = list(threads.map(EngineProcess.decode, self.team))
@@ -124,7 +118,6 @@ class _Case:
         self.alone.append(total)
 
     def report(self, one: Sequence[LoopRun]) -> dict[str, Any]:
-        """Computes medians of all rounds but the first, and ratios within them."""
         alone, speeds = self.alone[1:], [run.tokens_per_s for run in self.alone[1:]]
         sentences = [run.sources / run.wall_s for run in alone]
         return {
@@ -189,7 +182,6 @@ def _report(manifest: Manifest, cases: Sequence[_Case]) -> dict[str, Any]:
 
 
 def _server(plain: Server, layout: Layout, fronts: int) -> Server:
-    """Adds options: the layout, and the rows of the engines alone."""
     counts = {
         "--engine-processes": layout.processes,
         "--workers": layout.processes * layout.workers,

@@ -21,13 +21,13 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
-from bench.comparison import check_equal, compare, equal_share, layoutless
+from bench.comparison import check_equal, columns_of, compare, equal_share, ratio_of
 from bench.drivers import Driver, Rows
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver, write_map
 from bench.drivers.seqserve import SeqserveDriver
 from bench.models import MARIAN_BASE, marian_base, random_sources
 from bench.scenarios.offline import FORCED, Case, Weights, builds, write_artifacts
-from bench.tables import Table, shown
+from bench.tables import Table
 from seqserve.processes import available_cores
 from seqserve_export.shortlist.attach import write_shortlist
 from seqserve_model.config import TransformerConfig
@@ -162,14 +162,14 @@ def tables(report: list[dict[str, Any]]) -> list[Table]:
 def _table(name: str, columns: list[dict[str, Any]]) -> Table:
     counts = [f"{t['candidates']:,.0f}; {t['candidates_of_batch']:,.0f}" for t in columns]
     rows = [["candidates of a sentence; of a batch in CTranslate2", *counts]]
-    peers = [{layoutless(peer["name"]): peer for peer in table["peers"]} for table in columns]
+    peers = columns_of(columns)
     for precision in ("int8", "fp32"):
         ours, theirs = f"seqserve {precision}", f"CTranslate2 {precision}"
         rows += [
             [engine, *(_gain(column, engine) for column in peers)] for engine in (ours, theirs)
         ]
         for suffix, note in ((_SUFFIX, ""), ("", " without a shortlist")):
-            ratios = [_ratio(column, ours + suffix, theirs + suffix) for column in peers]
+            ratios = [ratio_of(column, ours + suffix, theirs + suffix) for column in peers]
             rows.append([f"**seqserve / CTranslate2, {precision}**{note}", *ratios])
     title = f"{name}, {columns[0]['length']} target tokens; tokens/s (times without a shortlist)"
     return Table([title, *(str(table["rows"]) for table in columns)], rows)
@@ -181,7 +181,3 @@ _SUFFIX = " with shortlist"
 def _gain(peers: dict[str, Any], engine: str) -> str:
     plain, listed = peers[engine], peers[engine + _SUFFIX]
     return f"{listed['tokens_per_s']:,.0f} ({listed['ratios'][plain['name']]['median']:.2f})"
-
-
-def _ratio(peers: dict[str, Any], ours: str, theirs: str) -> str:
-    return shown(peers[ours]["ratios"][peers[theirs]["name"]])

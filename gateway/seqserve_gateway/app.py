@@ -32,7 +32,6 @@ The deadline, the limits on bodies and calls, metrics and ids are the same for a
 """
 
 import asyncio
-import ipaddress
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
@@ -56,7 +55,7 @@ from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
 from seqserve_gateway.documents import Documents
 from seqserve_gateway.endpoint import Form, Gateway, routes_of
 from seqserve_gateway.failure import Failure, problem
-from seqserve_gateway.proxies import Proxied, PublicAddress
+from seqserve_gateway.proxies import Proxied, PublicAddress, address_in
 
 FORMS: Sequence[Form] = [v1.FORM, completions.FORM, libretranslate.FORM, deepl.FORM]
 """The forms of ``seqserve gateway``."""
@@ -200,32 +199,22 @@ class Guard:
         if len(hosts) > 1:
             # RFC 9112, section 3.2. A proxy in front may believe another one of them.
             app = PlainTextResponse("a request names one host\n", 400)
-        if _is_of_another_site(headers) and not self._is_welcome(headers):
+        is_welcome = "*" in self._origins or headers.get("origin") in self._origins
+        if _is_of_another_site(headers) and not is_welcome:
             app = PlainTextResponse(_OTHER_SITE, 403)
         await app(scope, receive, confined)
-
-    def _is_welcome(self, headers: Headers) -> bool:
-        return "*" in self._origins or headers.get("origin") in self._origins
 
     def _is_known(self, host: str) -> bool:
         if self._names is None:
             return True
         parts = _HOST.fullmatch(host)
         name = (parts[1] or parts[2]).lower() if parts else ""
-        return name in self._names or _is_address(name)
+        return name in self._names or address_in(name) is not None
 
 
 def _is_of_another_site(headers: Headers) -> bool:
     is_own = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
     return not is_own and headers.get("sec-fetch-mode") != "navigate"
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _refusal(host: str) -> ASGIApp:
@@ -252,11 +241,9 @@ class Readiness:
     async def _answers(self) -> bool:
         try:
             await self._client.models(timeout_s=_TIMEOUT_S)
-        except (Unavailable, DeadlineExceeded):
-            return False
-        except CallError:
+        except CallError as error:
             # That it refuses a call without a token is an answer too.
-            return True
+            return not isinstance(error, Unavailable | DeadlineExceeded)
         return True
 
 

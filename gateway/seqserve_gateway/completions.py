@@ -15,7 +15,6 @@ from typing import Any, cast
 from starlette.responses import JSONResponse, Response
 
 from seqserve.arguments import GenerateOptions
-from seqserve.errors import CallError
 from seqserve.responses import result_of
 from seqserve.results import Hypothesis, Result, StopReason
 from seqserve.v1.generation_pb2 import GenerateResponse
@@ -89,7 +88,7 @@ async def _complete(call: Call) -> Response:
         if fields.get("stream_options", {}).get("include_usage"):
             # Every event has the field; only the last one knows the usage.
             head["usage"] = None
-        return Streamed(_events(call, prompts, options, completed, head), "text/event-stream")
+        return Streamed(_events(call, prompts, options, completed, head), _failed)
 
     def needed(response: GenerateResponse) -> _Facts:
         # An answer may be much longer than its prompt.
@@ -109,28 +108,26 @@ async def _events(
 ) -> AsyncGenerator[str, None]:
     # One prompt after the other. Only the best choice of each grows; the others come whole.
     done: list[_Facts] = []
-    first, has_begun = 0, False
-    try:
-        for prompt in prompts:
-            stream = call.client.stream(prompt, timeout_s=call.left_s, **options)
-            async with aclosing(stream) as pieces:
-                async for piece in pieces:
-                    choices = [_choice(piece.text)] if piece.text else []
-                    if piece.result is not None:
-                        done.append(completed(piece.result))
-                        best, *others = done[-1].pop("choices")
-                        choices = [{**best, "text": ""}, *others]
-                    for index, choice in enumerate(choices, first):
-                        has_begun = True
-                        yield _event({**head, "choices": [{**choice, "index": index}]})
-            first += len(choices)
-        if "usage" in head:
-            yield _event({**head, "choices": [], "usage": _usage(done)})
-        yield "data: [DONE]\n\n"
-    except CallError as error:
-        if has_begun:
-            yield _event(_error_facts(Failure.of(error).named_by(FORM.names)))
-        raise
+    first = 0
+    for prompt in prompts:
+        stream = call.client.stream(prompt, timeout_s=call.left_s, **options)
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                choices = [_choice(piece.text)] if piece.text else []
+                if piece.result is not None:
+                    done.append(completed(piece.result))
+                    best, *others = done[-1].pop("choices")
+                    choices = [{**best, "text": ""}, *others]
+                for index, choice in enumerate(choices, first):
+                    yield _event({**head, "choices": [{**choice, "index": index}]})
+        first += len(choices)
+    if "usage" in head:
+        yield _event({**head, "choices": [], "usage": _usage(done)})
+    yield "data: [DONE]\n\n"
+
+
+def _failed(failure: Failure) -> str:
+    return _event(_error_facts(failure.named_by(FORM.names)))
 
 
 def _event(facts: _Facts) -> str:

@@ -77,36 +77,44 @@ class Gateway:
 
 
 class Streamed(Response):
-    """Sends each part as it comes, and closes the generator however the response ends.
+    """Sends each event as it comes, and closes the generator however the response ends.
 
-    There is at least one part. A generator that has told the reader of a failed call may raise its
-    error after that: the response is complete then, and the error is counted.
+    There is at least one event. If the call fails after the first, a last event tells the reader,
+    and the error is raised once the response is complete.
+
+    Source: HTML Living Standard, section 9.2, "Server-sent events".
     """
 
-    def __init__(self, parts: AsyncGenerator[str, None], media_type: str) -> None:
-        """Stores the generator; ``media_type`` says what its parts, joined, are."""
-        self.media_type = media_type
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[str, None], failed: Callable[[Failure], str]) -> None:
+        """Stores the generator; ``failed`` writes the event of a failure."""
         super().__init__()
         del self.headers["content-length"]
-        # A proxy such as nginx would keep parts back otherwise.
+        # A proxy such as nginx would keep events back otherwise.
         self.headers["x-accel-buffering"] = "no"
-        self._parts = parts
+        self._events, self._failed = events, failed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the response; an error of the first part comes before its headers."""
-        async with aclosing(self._parts):
-            first = (await anext(self._parts)).encode()
+        """Sends the response; an error before the first event comes before its headers."""
+
+        async def send_body(text: str, *, more_body: bool = True) -> None:
+            message = {"type": "http.response.body", "body": text.encode(), "more_body": more_body}
+            await send(message)
+
+        async with aclosing(self._events):
+            first = await anext(self._events)
             start = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **start})
-            await send({"type": "http.response.body", "body": first, "more_body": True})
+            await send_body(first)
             failure: CallError | None = None
             try:
-                async for part in self._parts:
-                    body = part.encode()
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                async for event in self._events:
+                    await send_body(event)
             except CallError as error:
                 failure = error
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await send_body(self._failed(Failure.of(error)))
+            await send_body("", more_body=False)
             if failure is not None:
                 raise failure
 

@@ -6,6 +6,7 @@ import math
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -156,10 +157,7 @@ class _Server(uvicorn.Server):
 def _versions(files: tuple[Path, Path] | None) -> list[object]:
     versions: list[object] = []
     for file in files or ():
-        try:
+        with suppress(OSError):
             status = file.stat()
-        except OSError:
-            versions.append(None)
-        else:
-            versions.append((status.st_mtime_ns, status.st_size, status.st_ino))
+            versions.append((file, status.st_mtime_ns, status.st_size, status.st_ino))
     return versions

@@ -5,7 +5,7 @@ Names begin with ``seqserve_http``, so that a sum over the calls of the servers
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -89,16 +89,12 @@ class _Family(Collector):
         with suppress(OSError):
             children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii").split()
         metrics: dict[str, Metric] = {}
-        for metric in _of_processes([parent, *map(int, children)]):
-            known = metrics.setdefault(metric.name, metric)
-            if known is not metric:
-                known.samples = [_joined(*known.samples, *metric.samples)]
+        for number in [parent, *map(int, children)]:
+            for metric in ProcessCollector(pid=lambda: number, registry=None).collect():  # noqa: B023
+                known = metrics.setdefault(metric.name, metric)
+                if known is not metric:
+                    known.samples = [_joined(*known.samples, *metric.samples)]
         return metrics.values()
-
-
-def _of_processes(numbers: Iterable[int]) -> Iterator[Metric]:
-    for number in numbers:
-        yield from ProcessCollector(pid=lambda: number, registry=None).collect()  # noqa: B023
 
 
 def _joined(one: Sample, other: Sample) -> Sample:

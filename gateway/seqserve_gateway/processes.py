@@ -47,7 +47,7 @@ def listener_at(host: str, port: int, option: str, *, is_shared: bool = False) -
     try:
         return socket.create_server(
             (host, port),
-            family=_family_of(host, port),
+            family=socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0],
             backlog=BACKLOG,
             reuse_port=is_shared,
             dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
@@ -71,10 +71,6 @@ def shared_port(host: str, port: int, option: str) -> socket.socket:
         return held_port(host, port)
     except OSError as error:
         raise _unavailable(host, port, option, error) from None
-
-
-def _family_of(host: str, port: int) -> socket.AddressFamily:
-    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
 
 
 def _unavailable(host: str, port: int, option: str, error: OSError) -> OptionError:

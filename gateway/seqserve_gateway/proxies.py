@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -69,11 +69,8 @@ class Proxied:
 
         @lru_cache(maxsize=1024)
         def is_trusted(host: str) -> bool:
-            try:
-                address = ip_address(host)
-            except ValueError:
-                return False
-            return any(address in network for network in networks)
+            address = address_in(host)
+            return address is not None and any(address in network for network in networks)
 
         self._is_trusted = is_trusted
 
@@ -91,11 +88,13 @@ class Proxied:
         # Also makes the caller the client of the request.
         added, hops = _added(scope), 0
         for caller in reversed(added["for"]):
-            if (address := _address(caller)) is None:
+            # Without a port and brackets; there is none in "unknown" and names that hide.
+            host = caller if caller.count(":") > 1 and "[" not in caller else _PORT.sub("", caller)
+            if (address := address_in(host.strip("[]"))) is None:
                 break
             hops += 1
-            scope["client"] = (address, 0)
-            if not self._is_trusted(address):
+            scope["client"] = (str(address), 0)
+            if not self._is_trusted(str(address)):
                 break
 
         def part(name: str) -> str:
@@ -133,10 +132,9 @@ def _pairs(element: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
 
 
-def _address(caller: str) -> str | None:
-    # Without a port and brackets; None for "unknown" and names that hide.
-    host = caller if caller.count(":") > 1 and "[" not in caller else _PORT.sub("", caller)
+def address_in(host: str) -> IPv4Address | IPv6Address | None:
+    """Returns an IP address; None for a name."""
     try:
-        return str(ip_address(host.strip("[]")))
+        return ip_address(host)
     except ValueError:
         return None

@@ -8,6 +8,7 @@ https://protobuf.dev/programming-guides/json/.
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
@@ -17,7 +18,6 @@ from starlette.responses import JSONResponse, Response
 
 from seqserve._transport.connection import Method
 from seqserve.declarations import DECLARATIONS, Declaration
-from seqserve.errors import CallError
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import JSON, Call
@@ -84,7 +84,7 @@ def _endpoint(path: str, descriptor: MethodDescriptor) -> Endpoint:
     async def answer(call: Call) -> Response:
         request = read(call, message())
         if descriptor.server_streaming:
-            return Streamed(_events(call, method, request), "text/event-stream")
+            return Streamed(_events(call, method, request), partial(_failed, call.request_id))
         response = await call.message(method, request)
         if members := _as_openai(response):
             return JSONResponse(facts_of(response) | members)
@@ -117,20 +117,13 @@ def _is_number(text: str) -> bool:
 
 
 async def _events(call: Call, method: Method, request: Message) -> AsyncGenerator[str, None]:
-    """Yields an event for each message, and one named ``error`` if the call fails after the first.
+    async with aclosing(call.messages(method, request)) as messages:
+        async for message in messages:
+            yield f"data: {text_of(message)}\n\n"
 
-    Source: HTML Living Standard, section 9.2, "Server-sent events".
-    """
-    has_begun = False
-    try:
-        async with aclosing(call.messages(method, request)) as messages:
-            async for message in messages:
-                has_begun = True
-                yield f"data: {text_of(message)}\n\n"
-    except CallError as error:
-        if has_begun:
-            yield f"event: error\ndata: {Failure.of(error).text(call.request_id)}\n\n"
-        raise
+
+def _failed(request_id: str, failure: Failure) -> str:
+    return f"event: error\ndata: {failure.text(request_id)}\n\n"
 
 
 def _as_openai(response: Message) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 from bench import requests
 from bench.drivers.scripted_engine import scripted_server
 from bench.drivers.server_process import ServerProcess, seqserve_server
-from bench.scenarios import fronts, start
+from bench.scenarios import fronts
 from bench.served import ServedRun
 
 from seqserve import Client
@@ -15,7 +15,7 @@ from seqserve import Client
 def short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MAX_DECODING_LENGTH", 20)
     monkeypatch.setattr(fronts, "mixed", lambda count: ["a b c", "b"])
-    monkeypatch.setattr(start, "everyday", lambda: ["a b c", "b"])
+    monkeypatch.setattr(fronts, "everyday", lambda: ["a b c", "b"])
 
 
 RUN = ServedRun(requests_per_s=100.0, front_ms=0.5, engine_ms=0.1, load_ms=0.4, busiest_front=0.9)
@@ -51,7 +51,7 @@ def test_cpu_seconds_are_those_of_all_processes() -> None:
 
 @pytest.mark.slow
 def test_a_start(tiny_artifact: Path) -> None:
-    report = start.measure(1, tiny_artifact)
+    report = fronts.measure_start(1, tiny_artifact)
     assert all(report[name]["low"] > 0 for name in ("ready_s", "ready_mb", "loaded_mb"))
-    [table] = start.tables(report)
+    [table] = fronts.start_tables(report)
     assert table.rows[0][0] == "tiny/1, fp32"

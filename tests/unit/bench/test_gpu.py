@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from bench import random_artifact
 from bench.drivers.device_engines import StepTime, Turn
-from bench.drivers.device_models import DeviceLimits, LimitsProbe
 from bench.models import MARIAN_BASE
-from bench.random_artifact import Work
+from bench.random_artifact import DeviceLimits, LimitsProbe, Work
 from bench.scenarios import gpu, gpu_served
 from bench.scenarios.gpu import Plan
-from bench.scenarios.gpu_cases import CASES, LENGTH, Case
-from bench.scenarios.gpu_tables import tables
+from bench.scenarios.gpu_cases import CASES, LENGTH, Case, tables
 from tests.tiny import cut_down
 
 TINY = cut_down(MARIAN_BASE)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver
 from bench.scenarios import imported
-from bench.scenarios.imported import EngineRun, start
+from bench.scenarios.imported import Engine, EngineRun
 from tests import checkpoints as small
 
 from seqserve_import.checkpoint import Checkpoint
@@ -44,7 +44,7 @@ def test_transformers_gives_the_words_of_an_imported_model(
     sources = [[20 + row, *range(30, 34 + row), model.config.eos_id] for row in range(9)]
     expected = greedy_in_batches(model, sources, LENGTH, 4)
     assert {len(row) for row in expected} == {LENGTH}
-    seconds, targets = start("transformers fp32", tmp_path, 4, LENGTH).turn(sources)
+    seconds, targets = Engine("transformers fp32", tmp_path, 4, LENGTH).turn(sources)
     assert targets == expected and seconds > 0
 
 

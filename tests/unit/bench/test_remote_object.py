@@ -2,7 +2,7 @@ import os
 import time
 
 import pytest
-from bench.drivers.remote_object import RemoteObject
+from bench.drivers.subprocess_driver import RemoteObject
 
 PATIENCE_S = 30.0
 
@@ -56,7 +56,7 @@ def test_a_process_that_ends_is_an_error_at_once_and_later() -> None:
 
 
 def test_a_call_that_takes_too_long_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.drivers.remote_object._PATIENCE_S", 0.1)
+    monkeypatch.setattr("bench.drivers.subprocess_driver._PATIENCE_S", 0.1)
     with RemoteObject("counter", Counter, 0) as counter:
         counter.wait(PATIENCE_S)
         began_s = time.monotonic()
