@@ -20,10 +20,9 @@ _DATE_KINDS = ("day", "month", "year")
 def written(
     missing: Sequence[Quantity], text: str, source_language: str, target_language: str
 ) -> Iterator[str]:
-    """Yields the forms in which the translation of a text should have ``missing`` quantities of it.
+    """Yields the forms in which the translation of a text should have its ``missing`` quantities.
 
-    Of a date or a phone number it is the whole, if a part is missing. Languages are codes of ISO
-    639.
+    Of a date or a phone number it is the whole, if a part is missing.
     """
     for group in _groups(quantities_in(text, source_language), text):
         if set(group).isdisjoint(missing):
