@@ -20,7 +20,7 @@ from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Request
 from seqserve_server.front import app
-from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.engine_client.client import EngineProcess
 from seqserve_server.process.child_process import ignore_signals
 
 _MODULE = "bench.drivers.scripted_engine"

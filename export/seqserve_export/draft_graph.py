@@ -15,7 +15,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto
 from onnx.helper import make_node
 
 from seqserve_export.graph_edits import dims_of, replace
-from seqserve_server.engine.draft_reader import READ
+from seqserve_server.engine.step import READ
 
 _ATTENTION = "GroupQueryAttention"
 _ROTARY_INPUTS = slice(7, 9)

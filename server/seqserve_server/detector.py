@@ -33,8 +33,8 @@ class Detector:
     def confidences(self, text: str, languages: Collection[str]) -> dict[str, float]:
         """Returns the probability of each language, the most probable first.
 
-        They sum to 1, and are empty if the text reveals no language. Codes of ISO 639-1 that the
-        library does not know are left out.
+        They are empty if the text reveals no language. Codes that the library does not know are
+        left out.
         """
         labels = {_OTHER_CODES.get(code, code): code for code in sorted(languages)}
         compared = labels.keys() & self._known

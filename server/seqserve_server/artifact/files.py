@@ -84,7 +84,7 @@ def digest_of(path: Path) -> FileDigest:
 def atomic_folder(place: Path) -> Iterator[Path]:
     """Yields a folder to write in, which becomes ``place`` at the end, or vanishes on an error.
 
-    Raises NotWritten if the folder cannot be made, or the disk is full.
+    Raises NotWritten if it cannot be made, or the disk is full.
     """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

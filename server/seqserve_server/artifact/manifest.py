@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from seqserve_server.artifact.files import FileDigest, check_file, check_place
-from seqserve_server.artifact.json_fields import build
 from seqserve_server.artifact.records import (
     Provenance,
     Quantization,
     SelfTest,
     ShortlistRecord,
     Verification,
+    build,
+    parsed,
 )
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import ArtifactError
@@ -143,10 +144,7 @@ class Manifest:
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
-        """Reads the manifest of ``folder`` and checks the hash of every file.
-
-        Raises ArtifactError, which names the field or the file that is wrong.
-        """
+        """Reads the manifest of a folder and checks the hash of every file; or ArtifactError."""
         manifest = cls.read(folder)
         for name, digest in manifest.files.items():
             check_file(folder / name, digest)
@@ -166,18 +164,10 @@ class Manifest:
 
     @classmethod
     def parse(cls, content: bytes, label: str) -> Manifest:
-        """Reads the manifest from the bytes of its file, which errors call ``label``.
-
-        Raises ArtifactError, which names the field that is wrong.
-        """
+        """Reads the manifest from the bytes of its file, which errors call ``label``."""
         if len(content) > MAX_BYTES:
             raise ArtifactError(f"{label}: is larger than {MAX_BYTES >> 20} MiB")
-        try:
-            values = json.loads(content)
-            # JSON may contain lone surrogates (\ud800), which protobuf cannot encode.
-            json.dumps(values, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"{label}: not JSON: {error}") from None
+        values = parsed(content, label)
         if not isinstance(values, dict):
             raise ArtifactError(f"{label}: not a JSON object")
         if values.get("format") == FORMAT - 1:

@@ -3,6 +3,7 @@
 One model translates a pair, or two by a pivot: the first writes a language that the second reads.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import NamedTuple, TypeAlias
@@ -22,17 +23,11 @@ class Translator(NamedTuple):
     name: str
     template: Template
 
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs, also of equal languages."""
-        return len(self.template.source_languages) * len(self.template.target_languages)
-
 
 class Leg(NamedTuple):
     """One model on the way from a source to a target language."""
 
     model: str
-    """Its name."""
     source: str
     """Code of the language that it reads; empty if the request names none."""
     target: str
@@ -51,11 +46,13 @@ class Pairs:
     """
 
     def __init__(self, translators: Iterable[Translator], default: str = "") -> None:
-        """Orders the models; ``default`` is the name of the default one, or empty."""
-        self._translators = sorted(
-            (each for each in translators if any(each.template.languages.values())),
-            key=lambda each: (each.name != default, each.num_pairs, each.name),
-        )
+
+        def rank(each: Translator) -> tuple[bool, int, str]:
+            num_pairs = math.prod(map(len, each.template.languages.values()))
+            return each.name != default, num_pairs, each.name
+
+        known = (each for each in translators if any(each.template.languages.values()))
+        self._translators = sorted(known, key=rank)
         self._default = default
         self._known: dict[tuple[str, str], Legs] = {}
         self._links: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -63,9 +60,9 @@ class Pairs:
     def legs(self, source: str, target: str, section: str = "options.") -> Legs:
         """Finds the models for the languages of a request, one of which may be empty.
 
-        If one code is empty, the default model serves the request if it knows the other language,
-        or else the only model that does. If no model declares languages, the result is empty, and
-        any model may serve the request. Errors have ``section`` before the names of the fields.
+        With one code, the default model serves the request if it knows that language, or else the
+        only model that does. If no model declares languages, any may serve the request, and the
+        result is empty. Errors have ``section`` before the names of the fields.
         """
         if not self._translators:
             return ()
@@ -102,8 +99,7 @@ class Pairs:
     def sources(self, target: str = "") -> list[str]:
         """Lists a code for each source language.
 
-        A text in ``target`` needs no translation, so that language is left out unless it is the
-        only one, or a model rewrites it.
+        The language ``target`` is left out unless it is the only one, or a model rewrites it.
         """
         node_of = self._nodes()
         codes = {

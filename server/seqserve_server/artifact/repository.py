@@ -85,10 +85,7 @@ def list_folders(repository: Path) -> Listing:
 
 
 def default_of(repository: Path) -> str:
-    """Reads the name of the default model; empty if the repository names none.
-
-    A folder of this name is a model. Raises OSError if the file cannot be read.
-    """
+    """Reads the name of the default model, not a folder; empty if the repository names none."""
     file = repository / DEFAULT_FILE
     return file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
 
@@ -103,3 +100,48 @@ def check_inside(folder: Path, repository: Path) -> None:
         raise ArtifactError(
             f"{folder}: is a link that leads out of the repository; put the model itself there"
         )
+
+
+def model_folder(model: str | Path | None, repository: Path | None = None) -> Path:
+    """Returns the folder of the version that a server would serve: the highest that is complete.
+
+    The model is the folder of a version or of a model, or its name in the repository:
+    ``models/en-de``, ``en-de/5``, ``en-de``. None is the repository's default model, or its only
+    one.
+    """
+    if model is not None and (folder := _version(Path(model))):
+        return folder
+    repository = repository or standard_repository()
+    if model is not None and (folder := _version(repository / model)):
+        return folder
+    if not repository.is_dir():
+        no_folder = "" if model is None else f"{model} is not a folder of a model, and "
+        raise OptionError(f"{no_folder}{repository} is not a folder of models")
+    names = sorted({folder.parent.name for folder in _complete(repository)})
+    if model is not None:
+        versions = _versions(repository, Path(model).parent.name)
+        listed = ", ".join([f"{each.parent.name}/{each.name}" for each in versions] or names)
+        held = listed or "no models"
+        raise OptionError(f"there is no model {str(model)!r:.80}; {repository} holds {held}")
+    default = default_of(repository)
+    if not default and len(names) != 1:
+        listed = ", ".join(names) or "no models"
+        raise OptionError(f"name a model: {repository} has no file `{DEFAULT_FILE}`, but {listed}")
+    return model_folder(default or names[0], repository)
+
+
+def _version(folder: Path) -> Path | None:
+    if (folder / manifest.FILE).is_file():
+        return folder
+    versions = _versions(folder.parent, folder.name) if folder.is_dir() else []
+    return max(versions, key=lambda each: int(each.name), default=None)
+
+
+def _versions(repository: Path, name: str) -> list[Path]:
+    return [folder for folder in _complete(repository) if folder.parent.name == name]
+
+
+def _complete(repository: Path) -> list[Path]:
+    return [
+        folder for folder in list_folders(repository).versions if (folder / manifest.FILE).is_file()
+    ]

@@ -39,10 +39,7 @@ class Template:
         return {"source": self.source_languages, "target": self.target_languages}
 
     def code_of(self, role: str, code: str) -> str | None:
-        """Finds the code that this template has for a language; None if it is unknown or ambiguous.
-
-        ``role`` is ``source`` or ``target``.
-        """
+        """Finds the code that this template has for a language of a role; None if not clear."""
         return code_among(code, self.languages[role], self.aliases)
 
     @property

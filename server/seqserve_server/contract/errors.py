@@ -29,7 +29,6 @@ class ServiceError(SeqserveError):
         return self.template.format_map(vars(self)) if self.template else super().__str__()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles the fields, whether they were passed by position or by name."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -67,11 +66,9 @@ class QueueFull(ServiceError):
     """The queue is full, or the request would wait too long."""
 
     reason: str
-    """Message for people."""
     retry_after_s: float
     """Time until the requests ahead of this one have left the queue."""
     bound: Bound = Bound.LENGTH
-    """Bound that was reached."""
     spacing_s: float = 0.0
     """Time by which the client should space its further retries."""
     template = "{reason}"
@@ -82,7 +79,6 @@ class DeadlinePassed(ServiceError):
     """The deadline passed before the answer was complete."""
 
     where: Stage
-    """Stage that the request was in."""
     template = "the deadline passed in {where.value}"
 
 
@@ -99,7 +95,6 @@ class NoScorer(ServiceError):
     """The model was exported without the graph for scores and attention."""
 
     model: str
-    """Label of the model."""
     template = (
         "{model} has no scorer.onnx, so it can neither score targets nor show attention;"
         " export it again"
@@ -110,7 +105,6 @@ class Draining(ServiceError):
     """The server is shutting down and takes no new calls."""
 
     def __init__(self, message: str = "the server is shutting down; call another one") -> None:
-        """Takes another message where more must be said."""
         super().__init__(message)
 
 
@@ -137,11 +131,8 @@ class QuotaUsed(ServiceError):
     """A quota of the token is used up."""
 
     quota: str
-    """What it allows."""
     ends: str
-    """When its period ends."""
     retry_after_s: float
-    """Time until then."""
     template = "the quota of {quota} is used up; it is renewed at {ends}"
 
 

@@ -35,7 +35,7 @@ class Timeline:
     """Rows that shared the step of its first token."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the values alone: one crosses between the processes with every answer."""
+        """Pickles the values alone: one comes with every answer."""
         return Timeline, (
             self.arrived_s,
             self.encode_began_s,
@@ -53,10 +53,7 @@ class Progress(NamedTuple):
 
 
 class TopTokens:
-    """Tokens of one step and their log-probabilities, best first; iterates over pairs.
-
-    Two arrays take a seventh of the memory of pairs. An answer may have a quarter of a million.
-    """
+    """Tokens of one step and their log-probabilities, best first, in a seventh of pairs' memory."""
 
     __slots__ = ("log_probabilities", "token_ids")
 

@@ -66,7 +66,7 @@ class StepEvents(NamedTuple):
     """All events of one step."""
 
     events: list[tuple[int, Event, Timeline | None]]
-    """Request id and event; the last event of a request brings its timeline."""
+    """The last event of a request brings its timeline."""
     others: int = 0
     """Requests of other fronts that the engine has."""
 
@@ -103,7 +103,7 @@ def read_message(stream: BinaryIO) -> Message | None:
     except ConnectionResetError:
         # The other end closed before it had read all of ours: that is reported as a reset.
         return None
-    return _decoded(body) if len(body) == size else None
+    return decoded(body) if len(body) == size else None
 
 
 class Frames:
@@ -127,18 +127,8 @@ class Frames:
         return bodies
 
 
-class MessageDecoder:
-    """Decodes messages from bytes that arrive in pieces of any size."""
-
-    def __init__(self) -> None:
-        self._frames = Frames()
-
-    def feed(self, data: bytes) -> list[Message]:
-        """Adds a piece and returns the messages that it completes."""
-        return [_decoded(body) for body in self._frames.feed(data)]
-
-
-def _decoded(body: bytes | bytearray) -> Message:
+def decoded(body: bytes | bytearray) -> Message:
+    """Decodes the body of a message."""
     return _unpacked(pickle.loads(body))
 
 

@@ -22,7 +22,6 @@ class Sampling(NamedTuple):
     """How tokens are sampled; the filters apply in this order."""
 
     temperature: float
-    """Divisor of the logits."""
     top_k: int
     """Number of most probable tokens that stay; 0 for all."""
     top_p: float
@@ -30,7 +29,6 @@ class Sampling(NamedTuple):
     min_p: float
     """Probability of each token that stays, at least, as a share of the highest."""
     seed: int
-    """Seed of the random generator."""
 
     @property
     def is_ranked(self) -> bool:
@@ -63,7 +61,6 @@ class DecodingOptions:
     return_alternatives: bool = False
     min_alternative_expansion_prob: float = 0.0
     sampling: Sampling | None = None
-    """How to sample; None for search."""
     repetition_penalty: float = 1.0
     no_repeat_ngram_size: int = 0
     suppressed: tuple[tuple[int, ...], ...] = ()
@@ -118,8 +115,7 @@ class DecodingOptions:
 
     @cached_property
     def needs_distribution(self) -> bool:
-        """Whether the next token needs logits of all tokens row by row, not only the top-k of the
-        graph: the request changes them, or sorts more of them than the graph does."""
+        """Whether the next token needs logits of all tokens, not only the top-k of the graph."""
         sampling = self.sampling
         sorts_many = sampling and sampling.is_ranked and not 0 < sampling.top_k <= MAX_TOP_K
         return bool(self.changes_probabilities or sorts_many)
@@ -150,8 +146,7 @@ class DecodingOptions:
 
     @cached_property
     def is_inspected(self) -> bool:
-        """Whether the search looks at its rows one by one: the next token, or the end, may differ
-        from what the graph gives."""
+        """Whether the search looks at its rows, whose token or end may not be the graph's."""
         return bool(self.needs_proposals or self.end_ids or self.stops)
 
     @cached_property
@@ -167,8 +162,7 @@ class DecodingOptions:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the graph's own choice, the best token, is enough. A request that samples, takes
-        several rows or returns the score of each token is not plain, yet need not be inspected."""
+        """Whether the graph's own choice is enough; samples need not be inspected either."""
         return (
             self.rows == 1
             and self.sampling is None
@@ -194,7 +188,6 @@ class DecodingOptions:
         return tuple((name, value) for name, value, default in pairs if value != default)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles only the options that differ from their default."""
         return _shared_options, (self._changed,)
 
 
@@ -203,7 +196,6 @@ _DEFAULTS = tuple((entry.name, entry.default) for entry in fields(DecodingOption
 
 @lru_cache(maxsize=256)
 def _shared_options(changed: tuple[tuple[str, Any], ...]) -> DecodingOptions:
-    """Makes options once for all requests that share them."""
     return DecodingOptions(**dict(changed))
 
 

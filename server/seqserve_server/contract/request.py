@@ -36,7 +36,6 @@ class RequestSpec:
     is_bulk: bool = False
     """Whether the request is one of many of a call, which waits rather than fails."""
     call_id: str = ""
-    """Id of the gRPC call, for the log."""
     priority: Priority = Priority.NORMAL
     start_token: int | None = None
     """The token id that the decoder reads first; None for the model's."""
@@ -57,7 +56,7 @@ class RequestSpec:
         return self.limit_s if self.deadline_s is None else min(self.limit_s, self.deadline_s)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles a field that has its default as None, which is the shortest."""
+        """Pickles a default as None, which is the shortest."""
         kind: Any = type(self)
         values = [
             None if (value := getattr(self, name)) == default else value
@@ -80,9 +79,8 @@ def _spec(kind: Any, *values: Any) -> Any:
 class GenerateSpec(RequestSpec):
     """A request to generate hypotheses for a source.
 
-    Attention is computed by a second request: the same spec, with the answer of the first one in
-    ``answer``. The engine answers it with the hypotheses and their attention, ranked by coverage
-    where a coverage penalty is set.
+    Attention is computed by a second request, with the answer of the first one: the engine adds it,
+    and ranks by coverage where a coverage penalty is set.
     """
 
     options: DecodingOptions
@@ -116,10 +114,7 @@ class GenerateSpec(RequestSpec):
         return self.streamed and self.options.rows == 1
 
     def lacks_attention(self, timeline: Timeline) -> bool:
-        """Returns whether an answer with this timeline needs a second request for its attention.
-
-        A request that never started has attended to nothing.
-        """
+        """Returns whether an answer that has begun needs another request for its attention."""
         is_first = self.answer is None
         return is_first and self.options.needs_attention and timeline.encode_began_s > 0.0
 
@@ -140,4 +135,3 @@ class ScoreSpec(RequestSpec):
 
 
 Spec = GenerateSpec | ScoreSpec
-"""Every kind of request."""

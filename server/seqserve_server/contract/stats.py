@@ -27,13 +27,10 @@ def powers_of_two(high: int) -> list[float]:
 
 
 class Histogram:
-    """Counts of values by bucket, and their sum.
-
-    One thread at a time may write; any may read.
-    """
+    """Counts of values by bucket, and their sum; one thread at a time may write, any may read."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """Takes the rising upper bounds of the buckets; a bucket for larger values is added."""
+        """Takes the rising upper bounds of the buckets."""
         self._bounds = list(bounds)
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
@@ -46,7 +43,6 @@ class Histogram:
         return bucket
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Adds the counts of a histogram with the same bounds."""
         total = Histogram(self._bounds)
         total._counts = [a + b for a, b in zip(self._counts, other._counts, strict=True)]
         total._sum = self._sum + other._sum
@@ -108,7 +104,6 @@ class EngineStats:
     )
 
     def __add__(self, other: EngineStats) -> EngineStats:
-        """Adds the statistics of another engine."""
         pairs = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
         return EngineStats(*({name: a[name] + b[name] for name in a} for a, b in pairs))
 
@@ -117,7 +112,6 @@ class Ready(NamedTuple):
     """The engine accepts requests; what it, or several of them together, can hold."""
 
     slots: int
-    """Rows that may run at once."""
     max_rows: int
     """Maximum number of slots of one request."""
     cache_bytes: int
@@ -139,12 +133,11 @@ class StatsReply(NamedTuple):
     queue_depth: int
     """Requests that wait for a slot or for the scorer."""
     slots_in_use: int
-    """Rows that run."""
     stats: EngineStats
     low_queue_depth: int = 0
     """Waiting requests of low priority."""
     heartbeats: tuple[int, ...] = ()
-    """Iterations of each of its threads."""
+    """Iterations of each thread."""
     gpu_used_bytes: int = 0
     """Memory of its GPU in use by any process."""
     gpu_total_bytes: int = 0

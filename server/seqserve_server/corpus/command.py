@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -228,8 +227,8 @@ def main(argv: list[str]) -> int:
 def _run(options: CorpusOptions) -> tuple[int, int]:
     from seqserve.command.journal import JournalFile
     from seqserve.files import replaceable
+    from seqserve_server.artifact.repository import model_folder
     from seqserve_server.corpus.run import CorpusRun, failures_of
-    from seqserve_server.offline.model_folder import model_folder
 
     folder = model_folder(options.model, options.model_repository)
     corpus = options.opened()
@@ -259,24 +258,19 @@ def _run(options: CorpusOptions) -> tuple[int, int]:
         return run.write(), total
 
 
-@contextmanager
-def _pool(options: CorpusOptions, folder: Path) -> Iterator[Pool]:
+def _pool(options: CorpusOptions, folder: Path) -> AbstractContextManager[Pool]:
     if options.ray is None:
         from seqserve_server.corpus.processes import ProcessPool
 
-        with ProcessPool(options.engines(folder)) as pool:
-            yield pool
-        return
+        return closing(ProcessPool(options.engines(folder)))
     from seqserve_server.corpus.ray_pool import RayPool
 
     settings = options.engine(folder, options.workers or 1)
     try:
-        actors = RayPool(options.ray, settings, options.processes, _report)
+        return closing(RayPool(options.ray, settings, options.processes, _report))
     except ModuleNotFoundError as error:
         hint = "pip install 'seqserve[ray]'"
         raise OptionError(f"--ray: needs {error.name!r}, which is not installed: {hint}") from None
-    with actors:
-        yield actors
 
 
 def _report(text: str) -> None:

@@ -44,7 +44,7 @@ class Place(NamedTuple):
     """One place of a corpus that gets an answer: a line, an object, a row."""
 
     text: str = ""
-    """The text to generate from; blank for nothing."""
+    """Blank for nothing."""
     fault: str = ""
     """Why it cannot be answered; empty if it can."""
 

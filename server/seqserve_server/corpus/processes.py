@@ -25,10 +25,10 @@ _ENDED = "an engine's process has ended{}; the same command goes on where this o
 
 
 class ProcessPool:
-    """Processes with an engine each; a context manager that ends them."""
+    """Processes with an engine each; :meth:`close` ends them."""
 
     def __init__(self, settings: Sequence[EngineSettings]) -> None:
-        """Starts a process for each of some settings, and waits until all have loaded the model."""
+        """Starts a process for each settings, and waits until all have loaded the model."""
         self._processes: list[_EngineProcess] = []
         try:
             for each in settings:
@@ -62,12 +62,6 @@ class ProcessPool:
             process.hang_up()
         for process in self._processes:
             process.join()
-
-    def __enter__(self) -> ProcessPool:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 class _EngineProcess:

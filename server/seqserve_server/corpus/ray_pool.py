@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import EngineFault
@@ -50,7 +50,7 @@ class _Task(NamedTuple):
 
 
 class RayPool:
-    """Actors with an engine each; a context manager that ends them."""
+    """Actors with an engine each; :meth:`close` ends them."""
 
     def __init__(
         self,
@@ -61,15 +61,10 @@ class RayPool:
     ) -> None:
         """Connects to a cluster, starts actors, and waits until one of them has loaded the model.
 
-        Args:
-            address: ``host:port``; ``auto`` for the cluster of this machine, ``local`` for a new
-                one that ends with this process.
-            settings: Of each engine; each worker takes a CPU of the cluster.
-            engines: How many engines; None for as many as the cluster has CPUs for.
-            report: Reports that the run waits for the cluster.
-
-        Raises ModuleNotFoundError without Ray, and OptionError if the cluster does not exist or has
-        too few CPUs.
+        The address is ``host:port``, ``auto`` for the cluster of this machine, or ``local`` for a
+        new one that ends with this process. Without a number of engines, there are as many as the
+        cluster has CPUs for. Raises ModuleNotFoundError without Ray, and OptionError if there is no
+        such cluster or it has too few CPUs.
         """
         # Ray reads it when it is imported: it is to report nothing to its makers.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -86,7 +81,11 @@ class RayPool:
         self._is_closed = False
         self._report = report
         try:
-            self.engines = engines or self._room(settings.workers)
+            cpus = ray.cluster_resources().get("CPU", 0)
+            if not engines and cpus < settings.workers:
+                reason = f"the cluster has {cpus:g} CPUs, and an engine needs {settings.workers}"
+                raise OptionError(f"--ray: {reason}; see --workers")
+            self.engines = engines or int(cpus // settings.workers)
             self._new_actor = ray.remote(EngineActor).options(num_cpus=settings.workers).remote
             self._settings = settings
             self._loading: dict[Any, Any] = {}
@@ -106,13 +105,6 @@ class RayPool:
         self._thread = threading.Thread(target=self._run, name="seqserve-ray", daemon=True)
         self._thread.start()
 
-    def _room(self, workers: int) -> int:
-        cpus = self._ray.cluster_resources().get("CPU", 0)
-        if cpus < workers:
-            reason = f"the cluster has {cpus:g} CPUs, and an engine needs {workers}"
-            raise OptionError(f"--ray: {reason}; see --workers")
-        return int(cpus // workers)
-
     def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
         """Hands texts to the engine with the fewest."""
         future: Future[list[Answer]] = Future()
@@ -129,12 +121,6 @@ class RayPool:
         self._is_closed = True
         self._thread.join()
         self._ray.shutdown()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _load(self) -> None:
         actor = self._new_actor(self._settings)

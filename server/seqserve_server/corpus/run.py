@@ -142,11 +142,7 @@ def _placed(chunk: list[Place], answers: Iterable[Answer]) -> Iterator[Answer]:
 def in_order(
     pool: Pool, chunks: Iterable[C], texts_of: Callable[[C], Sequence[str]]
 ) -> Generator[tuple[C, list[Answer]], None, None]:
-    """Yields chunks with the answers to their texts, in the order of the chunks.
-
-    Only so many chunks are read ahead as keep the engines busy. If the pool fails, what was yielded
-    before is answered.
-    """
+    """Yields chunks with the answers to their texts, in order; few chunks are read ahead."""
     waiting: deque[tuple[C, Future[list[Answer]]]] = deque()
     for chunk in chunks:
         waiting.append((chunk, pool.submit(texts_of(chunk))))

@@ -24,7 +24,6 @@ class SlotCache:
     """Buffers for a number of slots, bound to one decoder step."""
 
     def __init__(self, runtime: Runtime, slots: int) -> None:
-        """Allocates everything; pages are touched when they are first used."""
         manifest = runtime.manifest
         self._bos, self._eos = manifest.tokens.bos, manifest.tokens.eos
         self.slots = slots
@@ -49,14 +48,12 @@ class SlotCache:
         flags = (np.array(True) for _ in range(3))
         self._has_options, self._only_scores, self._return_logprobs = flags
         self.returned_logprobs = self._graph_sums = True
-        """Whether the last step computed log-probabilities."""
         self._masks = TokenMasks(slots, manifest.limits.max_target_length, self._eos)
         self.top_k = 0
         """Top tokens that steps list for each row."""
         self._top_tokens = np.zeros(slots * MAX_TOP_K, np.int64)
         self._top_log_probabilities = np.zeros(slots * MAX_TOP_K, np.float32)
         self.num_logits = 0
-        """Logits that steps return for each row."""
         # One more than a step writes, for candidates that a row does not have.
         self._logits = np.zeros(slots * self.vocabulary_size + 1, np.float32)
         self._logits[-1] = -np.inf
@@ -119,10 +116,7 @@ class SlotCache:
         index: int,
         start_token: int | None = None,
     ) -> None:
-        """Copies a newly encoded source into a free row, or into several.
-
-        They start with ``start_token``, or as the model does.
-        """
+        """Copies a newly encoded source into a free row, or several, with their first token."""
         length = cross_kv.length(index)
         self._cross.join(row, cross_kv, index)
         self._target.start(row)
@@ -144,10 +138,7 @@ class SlotCache:
         self._rows_measured = 0
 
     def branch(self, sources: Array, targets: Array, shared: Array) -> None:
-        """Copies the targets of rows over other rows of the same source.
-
-        No target is among the sources. Each pair has read its first ``shared`` tokens alike.
-        """
+        """Copies rows' targets over other rows of their sources; ``shared`` tokens are alike."""
         self._target.branch(sources, targets, shared, self.lengths[sources])
         self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0
@@ -174,10 +165,10 @@ class SlotCache:
             self._candidate_step.forget_masks()
 
     def limit(self, row: int, candidates: Array | None) -> None:
-        """Lets a row choose among some token ids ``[N]``, rising, from now on; None for all.
+        """Lets a row choose among token ids ``[N]``, rising, from now on; None for all.
 
-        Its log-probabilities are then shares of the probability that these tokens have together.
-        Rows that share candidates pass the same object.
+        Log-probabilities are then shares of what these tokens have together. Rows that share
+        candidates pass the same object.
         """
         self._candidate_step.candidates.put(row, candidates)
 
@@ -206,10 +197,7 @@ class SlotCache:
         return self._logits[:-1].reshape(self.slots, self.vocabulary_size)[rows]
 
     def candidates(self, row: int) -> tuple[Array, Array] | None:
-        """Returns a row's candidates and their logits in the last step, ``[N]`` each.
-
-        Suppressed ones are masked. None where the row chooses among all tokens.
-        """
+        """Returns a row's candidates, if any, and their logits in the last step, ``[N]``."""
         if self._choice is None or self._candidate_step.candidates.of(row) is None:
             return None
         return self._choice.candidates(row)
@@ -217,13 +205,21 @@ class SlotCache:
     def advance(self, rows: int, *, return_logprobs: bool = True) -> None:
         """Runs one step: each row reads its newest token, and its next token takes that place."""
         if rows != self._rows_measured:
-            self._measure(rows)
+            self._num_tokens = int(self.lengths[:rows].max())
+            self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), MIN_LENGTH)
+            self._running_lengths = self.lengths[:rows]
+            self._rows_measured = rows
+            self._sizes = None
         self._max_length[0] = max(self._num_tokens + 1, MIN_LENGTH)
         if self._candidate_step.prepare():
             self._sizes = None
         if self._masks.write(rows):
             self._sizes = None
-        self._set_return_logprobs(return_logprobs, rows)
+        self.returned_logprobs = return_logprobs
+        # The graph need not sum over all tokens for rows that do not choose among all.
+        sums = return_logprobs and len(self._candidate_step.candidates) < rows
+        if sums is not self._graph_sums:
+            self._graph_sums, self._sizes = sums, None
         if self._sizes is None:
             self._sizes = self._step_sizes(rows)
             self._has_options[...] = not self._sizes.is_plain
@@ -246,13 +242,6 @@ class SlotCache:
         biases = self._masks.width if self._masks.by_row else 0
         return StepSizes(biases, self.top_k, logits, *allowed, logprobs=logprobs)
 
-    def _set_return_logprobs(self, return_logprobs: bool, rows: int) -> None:
-        self.returned_logprobs = return_logprobs
-        # The graph need not sum over all tokens for rows that do not choose among all.
-        sums = return_logprobs and len(self._candidate_step.candidates) < rows
-        if sums is not self._graph_sums:
-            self._graph_sums, self._sizes = sums, None
-
     def _apply(self, choice: Choice) -> None:
         rows = choice.rows
         self.tokens[rows, 0] = choice.tokens
@@ -266,7 +255,6 @@ class SlotCache:
             tokens[rows], log_probabilities[rows] = top
 
     def _all_top_tokens(self) -> tuple[Array, Array]:
-        """Returns the top tokens of all slots and their log-probabilities, ``[B, K]`` each."""
         end, shape = self.slots * self.top_k, (self.slots, self.top_k)
         return (
             self._top_tokens[:end].reshape(shape),
@@ -277,11 +265,3 @@ class SlotCache:
         """Checks that no mask or request of a former row is left; for tests of leaks."""
         assert not self._masks.by_row
         assert (self.top_k, self.num_logits, len(self._candidate_step.candidates)) == (0, 0, 0)
-
-    def _measure(self, rows: int) -> None:
-        """Finds the longest of the rows; not needed while the same ones run on."""
-        self._num_tokens = int(self.lengths[:rows].max())
-        self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), MIN_LENGTH)
-        self._running_lengths = self.lengths[:rows]
-        self._rows_measured = rows
-        self._sizes = None

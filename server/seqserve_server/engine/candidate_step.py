@@ -26,9 +26,7 @@ class Table(NamedTuple):
     """Weights of every token; a step gets the weights of candidates."""
 
     input: str
-    """Input of the step's graph, and output of the graph that gathers the weights."""
     shape: tuple[int, int]
-    """Shape of a group: ``[64, N]``, or ``[N, 64]`` if it is transposed."""
     dtype: np.dtype[Any]
 
     @property
@@ -38,8 +36,6 @@ class Table(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """A set that has groups."""
-
     tokens: Array
     """The set itself, which is kept so that no other one is taken for it."""
     groups: Array
@@ -59,10 +55,9 @@ class CandidateBlock:
         weights_of: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates room for ``capacity`` tokens; memory is touched when it is first written.
+        """Allocates room for ``capacity`` tokens; at most ``slots`` rows share a set.
 
-        At most ``slots`` rows share a set. ``weights_of`` gathers the weights of groups of tokens
-        ``[K, 64]``, an array for each table.
+        ``weights_of`` gathers the weights of groups ``[K, 64]``, an array for each table.
         """
         self._allowed_shape = allowed_shape
         self._weights_of = weights_of
@@ -84,10 +79,7 @@ class CandidateBlock:
         self._placed: dict[int, _Placed] = {}
 
     def place(self, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]) -> bool:
-        """Assigns each set ``[N]`` groups, in which it is multiplied with its rows.
-
-        Returns False, and changes nothing, without enough room.
-        """
+        """Assigns each set ``[N]`` groups, to multiply with its rows; False without room."""
         counts = [-(-len(tokens) // self._size) for tokens in sets]
         if sum(counts) > len(self._tokens):
             return False
@@ -95,7 +87,10 @@ class CandidateBlock:
         for tokens in sets:
             if id(tokens) in before:
                 self._placed[id(tokens)] = before[id(tokens)]
-        free = self._free_groups()
+        is_free = np.ones(len(self._tokens), np.bool_)
+        for placed in self._placed.values():
+            is_free[placed.groups] = False
+        free = is_free.nonzero()[0]
         for tokens, count in zip(sets, counts, strict=True):
             if id(tokens) not in self._placed:
                 self._placed[id(tokens)] = self._write(tokens, free[:count])
@@ -106,12 +101,6 @@ class CandidateBlock:
     def columns(self, tokens: Array) -> Array:
         """Finds the position of each token of a set in all groups, ``[N]``."""
         return self._placed[id(tokens)].columns
-
-    def _free_groups(self) -> Array:
-        is_free = np.ones(len(self._tokens), np.bool_)
-        for placed in self._placed.values():
-            is_free[placed.groups] = False
-        return is_free.nonzero()[0]
 
     def _write(self, tokens: Array, groups: Array) -> _Placed:
         """Writes a set into groups; the last token fills what is left of the last one."""
@@ -149,9 +138,10 @@ class CandidateStep:
         weights_of: Callable[[Array], Sequence[Array]],
         allowed_shape: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Allocates them; the last three arguments are as in :class:`Runtime`."""
         _, size = allowed_shape(1)
-        capacity = _capacity(vocabulary_size, slots, sum(table.bytes for table in tables) // size)
+        token_bytes = max(sum(table.bytes for table in tables) // size, 1)
+        share = _MAX_SHARE + slots * _SHARE_OF_OTHERS
+        capacity = max(min(int(share * vocabulary_size), _MAX_BYTES // token_bytes), 1)
         self._block = CandidateBlock(capacity, slots, tables, weights_of, allowed_shape)
         self.inputs = self._block.inputs
         """Inputs of a step from all candidates, by the names of the graph's inputs."""
@@ -185,24 +175,19 @@ class CandidateStep:
             return False
         self._layout, self._masked = layout, None
         sets, rows_of = self.candidates.sets()
-        is_placed = self._are_few(sets) and self._block.place(sets, rows_of)
+        # With more of them, computing all logits takes less time.
+        share = _MAX_SHARE + max(len(sets) - 1, 0) * _SHARE_OF_OTHERS
+        are_few = sum(map(len, sets)) <= share * self._vocabulary_size
+        is_placed = are_few and self._block.place(sets, rows_of)
         self.groups = self._block.groups if is_placed else 0
         if layout is not None:
             self._places = self._logit_places(layout, sets, rows_of)
         return True
 
-    def _are_few(self, sets: Sequence[Array]) -> bool:
-        """Returns whether computing only their logits takes less time than computing all."""
-        share = _MAX_SHARE + max(len(sets) - 1, 0) * _SHARE_OF_OTHERS
-        return sum(map(len, sets)) <= share * self._vocabulary_size
-
     def _logit_places(
         self, layout: Layout, sets: Sequence[Array], rows_of: Sequence[Sequence[int]]
     ) -> Array:
-        """Finds the logits of each row's candidates among all that are computed, ``[R, N]``.
-
-        Each row's logits are followed by the final logit.
-        """
+        """Finds the logits of each row's candidates among all that are computed, ``[R, N]``."""
         places = np.full(layout.tokens.shape, -1)
         if not self.groups:
             begins = layout.rows[:, None] * self._vocabulary_size
@@ -223,8 +208,7 @@ class CandidateStep:
     def choose(self, all_logits: Array, suppressed: Mapping[int, Sequence[int]]) -> Choice | None:
         """Chooses for the rows that have candidates, after a step; None without such rows.
 
-        ``all_logits`` has the logits of every row, one after the other, then minus infinity. The
-        suppressed tokens of each row are in ascending order.
+        ``all_logits`` has the logits of every row, then minus infinity.
         """
         layout = self._layout
         if layout is None:
@@ -235,9 +219,3 @@ class CandidateStep:
             self._masked = layout.places(suppressed)
         logits.reshape(-1)[self._masked] = MASKED_LOGIT
         return Choice(layout, logits)
-
-
-def _capacity(vocabulary_size: int, slots: int, size: int) -> int:
-    """Finds for how many candidates of ``size`` bytes a step has room; at least one."""
-    share = _MAX_SHARE + slots * _SHARE_OF_OTHERS
-    return max(min(int(share * vocabulary_size), _MAX_BYTES // max(size, 1)), 1)

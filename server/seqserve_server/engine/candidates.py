@@ -43,10 +43,7 @@ class Layout(NamedTuple):
         return int(self.rows.searchsorted(row))
 
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
-        """Finds the places of tokens among all lines, one after the other, ``[M]``.
-
-        Tokens that are not candidates of their row are left out.
-        """
+        """Finds the places of tokens that are candidates of their row among all lines, ``[M]``."""
         keys = [
             (line << 32) + token
             for line, row in enumerate(self.rows.tolist())
@@ -79,10 +76,7 @@ class Candidates:
         return self._by_row.get(row)
 
     def put(self, row: int, tokens: Array | None) -> None:
-        """Sets the candidates ``[N]`` of a row, rising; None lets it choose among all tokens.
-
-        Rows that share candidates pass the same object.
-        """
+        """Sets the candidates ``[N]`` of a row, rising; None lets it choose among all tokens."""
         before = self._by_row.pop(row, None)
         if tokens is not None:
             self._by_row[row] = tokens
@@ -90,10 +84,7 @@ class Candidates:
             self._layout = None
 
     def layout(self) -> Layout | None:
-        """Lays out the candidates of all rows; None without rows.
-
-        The result is the same object until a row's candidates change.
-        """
+        """Lays out the candidates of all rows; the same object until they change."""
         if self._layout is None and self._by_row:
             self._layout = Layout.of(self._by_row)
         return self._layout
@@ -131,10 +122,7 @@ class Choice:
         return self._layout.tokens[line, mine], self._logits[line, mine]
 
     def log_totals(self) -> Array:
-        """Sums each row's probabilities as shares of its best one; logarithms, ``[R]``.
-
-        The negative is the log-probability of the best token.
-        """
+        """Sums each row's probabilities as shares of its best one; logarithms, ``[R]``."""
         shares = np.exp(self._logits - self._peaks[:, None])
         sizes = self._layout.sizes
         # One after the other: how a line is added up depends on its length, with zeros too.
@@ -145,8 +133,7 @@ class Choice:
     def top(self, count: int, log_totals: Array, eos: int) -> tuple[Array, Array]:
         """Lists the best tokens of each row and their log-probabilities, ``[R, count]``.
 
-        Among equals the first comes first. A row with fewer candidates has suppressed end tokens
-        after them.
+        Among equals the first comes first. Suppressed end tokens fill a row with fewer candidates.
         """
         columns = self._top_columns(count)
         is_missing = columns < 0
@@ -170,10 +157,7 @@ class Choice:
 
 
 def _falling(values: Array) -> Array:
-    """Returns integers in the opposite order of float32 values, their lower 32 bits zero.
-
-    Floats of one sign are in the order of their bits, or in the opposite one.
-    """
+    """Returns integers in the opposite order of float32 values, their lower 32 bits zero."""
     # Adding zero makes both zeros one.
     bits = (values + np.float32(0)).view(np.int32)
     rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)

@@ -17,7 +17,6 @@ from seqserve_server.artifact.manifest import Architecture, Manifest
 from seqserve_server.engine.packing import Array, CrossKV
 
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
-"""Makes an array of zeros, of a shape and a type."""
 
 MIN_LENGTH = 2
 """Tokens that a cache has room for at least: the attention operator takes a maximum length of 1 for
@@ -35,7 +34,6 @@ class SelfAttentionCache:
         dtype: np.dtype[Any],
         allocate: Allocate,
     ) -> None:
-        """Allocates room for ``length`` tokens in every slot."""
         self.layers, self.arrays = _by_layer(shape, "self", slots, length, dtype, allocate)
         """Of all layers, ``[2L, B, H, T, D]``."""
 
@@ -101,7 +99,6 @@ class CrossAttentionCache:
         dtype: np.dtype[Any],
         allocate: Allocate,
     ) -> None:
-        """Allocates room for ``length`` tokens in every slot."""
         self._heads = shape.heads
         self.layers, self.arrays = _by_layer(shape, "cross", slots, length, dtype, allocate)
         """Of all layers, ``[2L, B, H, S, D]``, and each by its name; steps read and write them
@@ -137,10 +134,7 @@ class CrossAttentionCache:
 
 
 def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Allocates zeros that take memory page by page, as they are written.
-
-    Those of numpy would take it in huge pages: a row that is hardly filled takes all it could hold.
-    """
+    """Allocates zeros that take memory page by page, as they are written, and not in huge pages."""
     num_bytes = max(math.prod(shape) * dtype.itemsize, 1)
     try:
         memory = mmap.mmap(-1, num_bytes)

@@ -26,7 +26,6 @@ class SourceEncoder:
         observer: Observer,
         worker: int = 0,
     ) -> None:
-        """Takes the model, and the queue whose next sources may be encoded with new ones."""
         self._runtime = runtime
         self._scheduler = scheduler
         self._limits = limits
@@ -36,8 +35,7 @@ class SourceEncoder:
     def waits_for_company(self, busy: int) -> bool:
         """Returns whether new sources should wait for the next step, to be encoded with others.
 
-        The more of the worker's rows are ``busy``, the longer they may wait, and the sooner others
-        come.
+        The more of the worker's rows are ``busy``, the sooner others come.
         """
         is_group = self._scheduler.queue_depth >= self._limits.group_sources
         has_waited = self._steps_waited >= busy // self._limits.rows_for_a_step
@@ -48,10 +46,9 @@ class SourceEncoder:
         return True
 
     def encode(self, new: list[Request]) -> float:
-        """Encodes the sources of requests, and of waiting requests that come next.
+        """Encodes the sources of requests, and of those that come next; returns seconds of running.
 
-        A request whose source cannot be encoded is left without one. Returns seconds in ONNX
-        Runtime.
+        A request whose source cannot be encoded is left without one.
         """
         tokens = sum(len(request.spec.source) for request in new)
         left = self._limits.group_tokens - tokens
@@ -91,7 +88,6 @@ class SourceEncoder:
 
 
 def _grouped_by_length(requests: list[Request]) -> list[list[Request]]:
-    """Groups requests whose sources are of similar length, from short to long."""
     groups: list[list[Request]] = []
     for request in sorted(requests, key=lambda request: len(request.spec.source)):
         shortest = groups[-1][0] if groups else None

@@ -15,7 +15,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from seqserve_server.contract.errors import EngineFault, NoScorer
-from seqserve_server.contract.events import Event, Failed, Finished, Progress
+from seqserve_server.contract.events import Failed, Finished, Progress
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.request import ScoreSpec
 from seqserve_server.engine.decoding.constraints import Detokenize
@@ -49,10 +49,7 @@ class Engine:
         *,
         stop_timeout_s: float = 10.0,
     ) -> None:
-        """Allocates every cache; nothing runs before :meth:`start`.
-
-        :meth:`stop` waits ``stop_timeout_s`` for a running step.
-        """
+        """Allocates every cache; nothing runs before :meth:`start`."""
         self._runtime = runtime
         self._observer = observer
         self._deliver = deliver
@@ -91,8 +88,7 @@ class Engine:
     def warm_up(self) -> None:
         """Runs every open graph at all sizes before :meth:`start`.
 
-        ONNX Runtime allocates at first use, so the first callers need not wait for it, and a graph
-        that cannot run is found now. Statistics and slots stay empty.
+        ONNX Runtime allocates at first use, and a graph that cannot run is found now.
         """
         manifest, shortlist = self._runtime.manifest, self._runtime.shortlist
         source = [manifest.tokens.eos]
@@ -138,8 +134,7 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Queues a request; its events go to ``deliver``.
 
-        Raises QueueFull if it may not wait, NoScorer if the model lacks the graph for it, and
-        Draining once the engine was stopped.
+        Raises QueueFull if it may not wait, NoScorer if the model lacks the graph, and Draining.
         """
         queue = self._queue_of(request)
         needs_scorer = queue is self._score_queue or request.options.needs_attention
@@ -152,10 +147,7 @@ class Engine:
         queue.submit(request)
 
     def cancel(self, request: Request, *, is_late: bool = False) -> None:
-        """Cancels a request; its slots are free before the next step.
-
-        No event follows, except from a running step.
-        """
+        """Cancels a request before the next step; no event follows but from a running one."""
         request.is_late = is_late
         if self._queue_of(request).cancel(request):
             self._observer.cancelled(request)
@@ -253,12 +245,12 @@ class Engine:
         while not self._score_queue.stopped:
             self._heartbeats[-1] += 1
             events = self._scorer.step()
-            if any(_is_fault(event) for _, event in events):
+            errors = (event.error for _, event in events if isinstance(event, Failed))
+            if any(isinstance(error, EngineFault) for error in errors):
                 self._look_for_damage()
             self._publish(events)
 
     def _look_for_damage(self) -> None:
-        """Notes after a fault that the device does no further work, where that is so."""
         if not self._runtime.is_usable():
             self.is_broken = True
 
@@ -293,7 +285,3 @@ class Engine:
         except Exception:
             # The receiver is gone; the worker has other rows to run.
             _log.exception("events could not be delivered")
-
-
-def _is_fault(event: Event) -> bool:
-    return isinstance(event, Failed) and isinstance(event.error, EngineFault)

@@ -24,59 +24,26 @@ _NUMBER, _INTEGER, _INTEGERS = 1, 2, 7
 NUMPY_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: np.float16}
 """Numpy's types by the kinds of tensors."""
 
-_FIELDS = {
-    "Model": {
-        "graph": (7, "Graph", ""),
-        "training": (20, "Training", "many"),
-        "functions": (25, "Function", "many"),
-    },
-    "Graph": {
-        "nodes": (1, "Node", "many"),
-        "name": (2, "string", ""),
-        "tensors": (5, "Tensor", "many"),
-        "inputs": (11, "Value", "many"),
-        "outputs": (12, "Value", "many"),
-        "known_shapes": (13, "Value", "many"),
-        "sparse": (15, "Sparse", "many"),
-    },
-    "Training": {"initialization": (1, "Graph", ""), "algorithm": (2, "Graph", "")},
-    "Function": {"nodes": (7, "Node", "many"), "attributes": (11, "Attribute", "many")},
-    "Node": {
-        "inputs": (1, "string", "many"),
-        "outputs": (2, "string", "many"),
-        "name": (3, "string", ""),
-        "kind": (4, "string", ""),
-        "attributes": (5, "Attribute", "many"),
-        "domain": (7, "string", ""),
-    },
-    "Attribute": {
-        "name": (1, "string", ""),
-        "number": (2, "float", ""),
-        "integer": (3, "int64", ""),
-        "tensor": (5, "Tensor", ""),
-        "graph": (6, "Graph", ""),
-        "integers": (8, "int64", "many"),
-        "tensors": (10, "Tensor", "many"),
-        "graphs": (11, "Graph", "many"),
-        "type": (20, "int32", ""),
-        "sparse": (22, "Sparse", ""),
-        "sparses": (23, "Sparse", "many"),
-    },
-    "Value": {"name": (1, "string", ""), "type": (2, "Type", "")},
-    "Type": {"tensor": (1, "TensorType", "")},
-    "TensorType": {"kind": (1, "int32", ""), "shape": (2, "Shape", "")},
-    "Shape": {"dims": (1, "Dim", "many")},
-    "Dim": {"size": (1, "int64", ""), "name": (2, "string", "")},
-    "Tensor": {
-        "dims": (1, "int64", "many"),
-        "kind": (2, "int32", ""),
-        "name": (8, "string", ""),
-        "raw": (9, "bytes", ""),
-        "external": (13, "Entry", "many"),
-    },
-    "Sparse": {"values": (1, "Tensor", ""), "indices": (2, "Tensor", "")},
-    "Entry": {"key": (1, "string", ""), "value": (2, "string", "")},
-}
+_MESSAGES = """
+Model: graph 7 Graph, training 20 Training*, functions 25 Function*
+Graph: nodes 1 Node*, name 2 string, tensors 5 Tensor*, inputs 11 Value*, outputs 12 Value*
+Graph: known_shapes 13 Value*, sparse 15 Sparse*
+Training: initialization 1 Graph, algorithm 2 Graph
+Function: nodes 7 Node*, attributes 11 Attribute*
+Node: inputs 1 string*, outputs 2 string*, name 3 string, kind 4 string, attributes 5 Attribute*
+Node: domain 7 string
+Attribute: name 1 string, number 2 float, integer 3 int64, tensor 5 Tensor, graph 6 Graph
+Attribute: integers 8 int64*, tensors 10 Tensor*, graphs 11 Graph*, type 20 int32, sparse 22 Sparse
+Attribute: sparses 23 Sparse*
+Value: name 1 string, type 2 Type
+Type: tensor 1 TensorType
+TensorType: kind 1 int32, shape 2 Shape
+Shape: dims 1 Dim*
+Dim: size 1 int64, name 2 string
+Tensor: dims 1 int64*, kind 2 int32, name 8 string, raw 9 bytes, external 13 Entry*
+Sparse: values 1 Tensor, indices 2 Tensor
+Entry: key 1 string, value 2 string
+"""
 """Messages and fields of onnx.proto, each field with its number and type; names are ours.
 
 Every field is here through which a graph can name a file of weights.
@@ -86,13 +53,16 @@ Every field is here through which a graph can name a file of weights.
 def _declare() -> list[Any]:
     # With presence, so that a zero that was written stays.
     file = FileDescriptorProto(name="onnx.proto", package="onnx", syntax="proto2")
-    for name, fields in _FIELDS.items():
-        message = file.message_type.add(name=name)
-        for field, (number, kind, many) in fields.items():
-            declared = message.field.add(
-                name=field, number=number, label="LABEL_REPEATED" if many else "LABEL_OPTIONAL"
-            )
-            if kind in _FIELDS:
+    messages: dict[str, Any] = {}
+    for line in _MESSAGES.strip().splitlines():
+        name, _, fields = line.partition(": ")
+        if name not in messages:
+            messages[name] = file.message_type.add(name=name)
+        for field, number, kind in map(str.split, fields.split(", ")):
+            label = "LABEL_REPEATED" if kind.endswith("*") else "LABEL_OPTIONAL"
+            declared = messages[name].field.add(name=field, number=int(number), label=label)
+            kind = kind.rstrip("*")
+            if kind[0].isupper():
                 declared.type_name = f".onnx.{kind}"
             else:
                 declared.type = getattr(declared, f"TYPE_{kind.upper()}")
@@ -100,10 +70,10 @@ def _declare() -> list[Any]:
     pool = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     find = pool.FindMessageTypeByName
-    return [message_factory.GetMessageClass(find(f"onnx.{name}")) for name in _MESSAGES]
+    names = ("Model", "Node", "Value", "TensorType", "Entry")
+    return [message_factory.GetMessageClass(find(f"onnx.{name}")) for name in names]
 
 
-_MESSAGES = ("Model", "Node", "Value", "TensorType", "Entry")
 MODEL, _NODE, _VALUE, _TENSOR_TYPE, ENTRY = _declare()
 
 

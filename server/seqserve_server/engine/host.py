@@ -51,10 +51,7 @@ class Host:
     def __init__(
         self, channel: socket.socket, load: Load, door: socket.socket | None = None
     ) -> None:
-        """Takes the socket; its other end sends a :class:`Setup` and gets errors of ``load``.
-
-        The door brings the sockets of further fronts, one with each byte.
-        """
+        """Takes the socket; the door brings the sockets of further fronts, one with each byte."""
         self._channel = channel
         self._load = load
         self._door = door
@@ -122,8 +119,6 @@ class Host:
 
 
 class _Front:
-    """One socket: the requests that came from it, whose events go back to it."""
-
     def __init__(
         self, channel: socket.socket, engine: Engine, stats: StatsRecorder, fronts: list[_Front]
     ) -> None:
@@ -152,11 +147,15 @@ class _Front:
                 for each in message.messages:
                     self._handle(each)
         elif isinstance(message, Submit):
-            self._submit(Request(message.spec, message.request_id, origin=self))
+            request = Request(message.spec, message.request_id, origin=self)
+            self._requests[request.request_id] = request
+            try:
+                engine.submit(request)
+            except ServiceError as error:
+                self.deliver([(request, Failed(error))])
         elif isinstance(message, Cancel):
-            request = self._requests.pop(message.request_id, None)
-            if request is not None:
-                engine.cancel(request, is_late=message.is_late)
+            if cancelled := self._requests.pop(message.request_id, None):
+                engine.cancel(cancelled, is_late=message.is_late)
         elif isinstance(message, GetStats):
             low = engine.low_queue_depth
             used, total = engine.gpu_memory
@@ -172,13 +171,6 @@ class _Front:
                 gpu_unrecorded_steps=engine.unrecorded_steps,
             )
             self._send(reply)
-
-    def _submit(self, request: Request) -> None:
-        self._requests[request.request_id] = request
-        try:
-            self._engine.submit(request)
-        except ServiceError as error:
-            self.deliver([(request, Failed(error))])
 
     def deliver(self, events: Events) -> None:
         sent: list[tuple[int, Event, Timeline | None]] = []

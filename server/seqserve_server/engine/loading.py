@@ -9,7 +9,6 @@ import time
 from seqserve.errors import SeqserveError
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.events import Finished
 from seqserve_server.contract.limits import RAISE_THREADS, EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.options import DecodingOptions
@@ -25,40 +24,33 @@ from seqserve_server.text.tokenizer import Tokenizer
 
 
 def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
-    """Decodes the manifest's sentence, if it has one, in an engine with a single row.
+    """Decodes the manifest's sentence, if it has one; ArtifactError if the target differs.
 
-    A row decodes in a batch as it does alone, so one row represents all. Raises
-    ArtifactError if the target differs from the manifest's.
+    A row decodes in a batch as it does alone, so one row represents all.
     """
     manifest = runtime.manifest
     if manifest.self_test is None:
         return
-    limits = manifest.limits
+    model = manifest.limits
     source = tokenizer.encode(manifest.self_test.source)
-    if len(source) > limits.max_source_length:
+    if len(source) > model.max_source_length:
         raise ArtifactError(
             f"{manifest.label}: self_test.source has {len(source)} tokens; the model reads at most"
-            f" {limits.max_source_length}"
+            f" {model.max_source_length}"
         )
-    target = tokenizer.decode(_decode(runtime, tokenizer, source).best.token_ids)
-    if target != manifest.self_test.target:
-        raise ArtifactError(
-            f"{manifest.label}: self_test: {manifest.self_test.source!r} gave {target!r}, the"
-            f" manifest says {manifest.self_test.target!r}; this machine computes differently"
-            " from the one of the export: export the model again, here"
-        )
-
-
-def _decode(runtime: Runtime, tokenizer: Tokenizer, source: list[int]) -> Finished:
-    """Decodes one source greedily."""
-    model = runtime.manifest.limits
     limits = EngineLimits(
         workers=1, slots=1, max_queue=1, max_source_tokens_per_step=model.max_source_length
     )
     options = DecodingOptions(max_decoding_length=model.max_target_length)
     with running(runtime, tokenizer, limits) as engine:
         [answer] = generate(engine, [GenerateSpec(source=source, options=options)])
-    return answer
+    target = tokenizer.decode(answer.best.token_ids)
+    if target != manifest.self_test.target:
+        raise ArtifactError(
+            f"{manifest.label}: self_test: {manifest.self_test.source!r} gave {target!r}, the"
+            f" manifest says {manifest.self_test.target!r}; this machine computes differently"
+            " from the one of the export: export the model again, here"
+        )
 
 
 class LoadingLog:
@@ -99,8 +91,7 @@ _NO_THREAD = "can't start new thread"
 def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     """Loads a model, warms it up, and runs its self-test.
 
-    Raises ArtifactError if the artifact cannot be run, if its caches do not fit into memory or if
-    no more threads can be started; ProviderError if the execution provider is not available.
+    Raises ArtifactError if it cannot be run, and ProviderError if the provider is not available.
     """
     label = "/".join(setup.folder.parts[-2:])
     try:

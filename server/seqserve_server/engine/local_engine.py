@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.events import Event, Failed, Finished, Progress
+from seqserve_server.contract.events import Event, Failed, Finished
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
@@ -26,24 +26,19 @@ class PendingAnswer(Request):
     """A request whose answer a thread of this process waits for."""
 
     def __init__(self, spec: GenerateSpec) -> None:
-        """Prepares the request; :meth:`Engine.submit` starts it."""
         super().__init__(spec)
-        self._ready = threading.Event()
-        self._event: Event | None = None
+        self._answered: Future[Finished] = Future()
 
     def receive(self, event: Event) -> None:
         """Takes an event, from any thread."""
-        if not isinstance(event, Progress):
-            self._event = event
-            self._ready.set()
+        if isinstance(event, Failed):
+            self._answered.set_exception(event.error)
+        elif isinstance(event, Finished):
+            self._answered.set_result(event)
 
     def wait(self) -> Finished:
         """Waits for the last event; raises the error of a request that failed."""
-        self._ready.wait()
-        if isinstance(self._event, Failed):
-            raise self._event.error
-        assert isinstance(self._event, Finished)
-        return self._event
+        return self._answered.result()
 
 
 def deliver(events: Events) -> None:
@@ -62,10 +57,7 @@ def running(
     observer: Observer | None = None,
     requests: Sequence[PendingAnswer] = (),
 ) -> Iterator[Engine]:
-    """Runs an engine while the context lasts; its events go to pending answers.
-
-    The requests are submitted before the first step.
-    """
+    """Runs an engine while the context lasts; its events go to pending answers."""
     engine = Engine(runtime, limits, deliver, observer or Observer(), tokenizer.decode)
     for request in requests:
         engine.submit(request)
@@ -108,19 +100,15 @@ class LocalEngine:
         self,
         folder: Path,
         *,
-        provider: Provider = Provider.CPU,
         workers: int = 1,
         slots: int = 64,
         threads: int = 1,
         packs: bool = True,
     ) -> None:
-        """Loads an artifact and starts its engine, with ``slots`` over all workers.
-
-        With ``packs`` it runs on packed copies of the weights: faster, and twice the memory.
-        """
+        """Loads an artifact and starts its engine, with ``slots`` over all workers."""
         self.manifest = Manifest.load(folder)
         self.tokenizer = Tokenizer.of_artifact(folder, self.manifest)
-        self.runtime = open_runtime(folder, self.manifest, provider, threads, packs=packs)
+        self.runtime = open_runtime(folder, self.manifest, Provider.CPU, threads, packs=packs)
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )

@@ -20,10 +20,7 @@ class Observer:
         """Sources of these lengths, in tokens, were encoded together."""
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
-        """A worker ran one step, encoding included: every running row has one more token.
-
-        Of its time, ``outside_s`` was spent outside ONNX Runtime.
-        """
+        """A worker ran one step, encoding included; ``outside_s`` of it outside ONNX Runtime."""
 
     def drafted(self, drafted: int, accepted: int) -> None:
         """A part of a draft was read, of as many tokens; greedy search writes ``accepted``."""
@@ -112,7 +109,6 @@ class StatsRecorder(Observer):
         self._stats.deadlines[stage.value] += 1
 
     def _never_began(self, request: Request) -> None:
-        """Measures the wait of a request that never started, or a stuck queue would look short."""
         waited_s = time.monotonic() - request.timeline.arrived_s
         self._observe("queue_duration_seconds", waited_s)
 

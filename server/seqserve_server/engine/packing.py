@@ -50,13 +50,10 @@ def starts_of(sources: Sequence[Sequence[int]]) -> list[int]:
 def pack(sources: Sequence[Sequence[int]], longest: int = 0) -> dict[str, Array]:
     """Packs sources, none of them empty, into the inputs of the encoder graph.
 
-    S, the length of the padded batch, is ``longest``, or the length of the longest source.
-
-    Returns:
-        ``source`` and ``positions`` int64 ``[T]``; ``source_lengths`` int32 ``[B]``; ``pad_index``
-        int64 ``[B, S]``, the packed index of each place of the padded batch, where a source that
-        has ended repeats its last token; ``unpad_index`` int64 ``[T]``, the place of each packed
-        token in the flattened padded batch.
+    ``source`` and ``positions`` int64 ``[T]``; ``source_lengths`` int32 ``[B]``; ``pad_index``
+    int64 ``[B, S]``, the packed index of each place of the padded batch, where a source that has
+    ended repeats its last token; ``unpad_index`` int64 ``[T]``, the place of each packed token in
+    the flattened padded batch. S is ``longest``, or the length of the longest source.
     """
     lengths = np.array([len(source) for source in sources])
     starts = np.cumsum(lengths) - lengths
@@ -79,6 +76,6 @@ class EncodingLimits(NamedTuple):
     group_tokens: int
     """Source tokens encoded at once."""
     group_sources: int = 4
-    """As many waiting sources are encoded at once; fewer may wait some steps for others."""
+    """Waiting sources that are encoded at once; fewer may wait some steps for others."""
     rows_for_a_step: int = 8
     """They wait one step at most for each so many running rows."""

@@ -33,23 +33,19 @@ class Request:
 
     spec: Spec
     request_id: int = 0
-    """Names the request between the two processes."""
     origin: Any = None
     """The connection that sent it and gets its events."""
     state: RequestState = RequestState.NEW
     is_late: bool = False
-    """Whether the call was cancelled because its deadline had come."""
     passed_rows: int = 0
     """Slots that later requests took first, because this one needs more than were free."""
     is_encoded_ahead: bool = False
     """Whether a worker encodes its source while it waits."""
     encoded: EncodedSource | None = None
-    """Its encoded source, until it is copied into slots."""
     tokens_done: int = 0
     """Generated tokens when it left its slots, whether or not they reach the caller."""
     timeline: Timeline = field(init=False)
     work: int = field(init=False)
-    """Expected cost in tokens."""
 
     def __post_init__(self) -> None:
         self.work = self.spec.work
@@ -87,4 +83,3 @@ class Request:
 
 
 Events = list[tuple[Request, Event]]
-"""Events and their requests, in order."""

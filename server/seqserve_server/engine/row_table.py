@@ -44,16 +44,15 @@ class RowTable:
         if spec.deadline_s is not None:
             self._next_deadline_s = min(self._next_deadline_s, spec.deadline_s)
         self._next_limit_s = min(self._next_limit_s, spec.limit_s)
-        return [self._take(request) for _ in range(spec.rows)]
-
-    def _take(self, request: Request) -> int:
-        if self._holes:
-            row = self._holes.pop()
-            self.requests[row] = request
-        else:
-            row = len(self.requests)
-            self.requests.append(request)
-        return row
+        rows = []
+        for _ in range(spec.rows):
+            if self._holes:
+                rows.append(self._holes.pop())
+                self.requests[rows[-1]] = request
+            else:
+                rows.append(len(self.requests))
+                self.requests.append(request)
+        return rows
 
     def late(self, now_s: float, gone: Collection[Request]) -> list[Request]:
         """Lists requests whose deadline has passed, without those that are gone anyway."""
@@ -84,10 +83,7 @@ class RowTable:
         self._holes = sorted(self._holes + rows, reverse=True)
 
     def compact(self, move: Callable[[int, int], None]) -> None:
-        """Moves the last rows into the holes, so that a step runs over no empty row.
-
-        ``move`` takes the last row and the hole that it goes to.
-        """
+        """Moves the last rows into the holes by a function: a step runs over no empty row."""
         for row in self._holes:
             last = len(self.requests) - 1
             if row != last:

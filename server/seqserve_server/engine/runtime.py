@@ -32,12 +32,11 @@ from seqserve_server.engine.decoder_state import (
     TargetState,
     allocate_state,
 )
-from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.graph_messages import check_references
 from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits, pack, starts_of
 from seqserve_server.engine.session import check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
-from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, KEPT, DecoderStep, Step
+from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, KEPT, DecoderStep, DraftReader, Step
 
 _TYPES = {
     "tensor(float)": np.float32,
@@ -129,8 +128,8 @@ class Runtime:
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         """Returns the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
 
-        It has room for up to a ninth more, so that few numbers of groups are ever bound. No group
-        is shared by threads, because that would change the order in which numbers are added up.
+        It has room for up to a ninth more, so that few shapes are bound. Threads share no group:
+        that would change the order in which numbers are added up.
         """
         groups = -(-tokens // self._group)
         # Four binary digits, then zeros.
@@ -197,27 +196,26 @@ class Runtime:
     ) -> list[Array]:
         """Runs given targets through the scorer graph (forced decoding).
 
-        Args:
-            source: int64 ``[B, S]``.
-            lengths: int32 ``[B]``.
-            target: int64 ``[B, T + 1]``, the begin token first.
-            outputs: Names of the outputs wanted: ``log_probabilities`` ``[B, T]``,
-                ``encoder_attention`` ``[L, B, H, S, S]``, ``decoder_attention`` ``[L, B, H, T, T]``
-                (no layers where the decoder is recurrent), ``cross_attention`` ``[L, B, H, T, S]``.
-
-        Raises:
-            NoScorer: The artifact has no scorer graph.
-            ArtifactError: The graph was not open, and its files have changed since they were
-                checked.
+        ``source`` is int64 ``[B, S]``, ``lengths`` int32 ``[B]``, ``target`` int64 ``[B, T + 1]``
+        with the begin token first. Outputs are ``log_probabilities`` ``[B, T]``,
+        ``encoder_attention`` ``[L, B, H, S, S]``, ``decoder_attention`` ``[L, B, H, T, T]`` (no
+        layers where the decoder is recurrent) and ``cross_attention`` ``[L, B, H, T, S]``. Raises
+        NoScorer without such a graph, and ArtifactError if files that are opened now have changed.
         """
+        if not self.can_score:
+            raise NoScorer(self.manifest.label)
+        with self._scorer_lock:
+            if self._scorer is None:
+                self._check_again(SCORER)
+                # All tokens of a target share one run, so packed weights gain little.
+                self._scorer = self._open(SCORER, packs=False)
         inputs = {"source": source, "source_lengths": lengths, "target": target}
-        return self._opened_scorer().run(outputs, inputs)  # type: ignore[no-any-return]
+        return self._scorer.run(outputs, inputs)  # type: ignore[no-any-return]
 
     def free_scratch(self) -> None:
         """Releases the memory that ONNX Runtime keeps from runs of the scorer graph.
 
-        It does so at the end of a run, so the smallest one follows.
-        Source: memory.enable_memory_arena_shrinkage in onnxruntime_run_options_config_keys.h.
+        It does so at the end of a run: memory.enable_memory_arena_shrinkage.
         """
         if self._scorer is None:
             return
@@ -259,16 +257,6 @@ class Runtime:
         """Checks a graph that is opened late: its file may have changed since the start."""
         for each in (name, WEIGHTS):
             check_file(self._folder / each, self.manifest.files[each])
-
-    def _opened_scorer(self) -> ort.InferenceSession:
-        if not self.can_score:
-            raise NoScorer(self.manifest.label)
-        with self._scorer_lock:
-            if self._scorer is None:
-                self._check_again(SCORER)
-                # All tokens of a target share one run, so packed weights gain little.
-                self._scorer = self._open(SCORER, packs=False)
-            return self._scorer
 
     def _open(self, name: str, *, packs: bool | None = None) -> ort.InferenceSession:
         packs = self._packs if packs is None else packs

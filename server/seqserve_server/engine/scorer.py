@@ -7,13 +7,12 @@ workers. Targets that wait to be scored run together; the scores of one do not d
 import logging
 import math
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
-from seqserve_server.contract.events import Event, Failed, Finished, StopReason, TargetScored
+from seqserve_server.contract.events import Failed, Finished, StopReason, TargetScored
 from seqserve_server.contract.request import ScoreSpec
 from seqserve_server.engine.decoding.hypotheses import ranked_by_coverage
 from seqserve_server.engine.packing import Array
@@ -71,9 +70,15 @@ class Scorer:
         now_s = time.monotonic()
         if not requests:
             self._rest(now_s)
-        late = [request for request in requests if _is_late(request, now_s)]
-        events: Events = [(request, _deadline_passed(request)) for request in late]
-        if timely := [request for request in requests if request not in late]:
+        events: Events = []
+        timely = []
+        for request in requests:
+            if request.spec.deadline_s is None or request.spec.deadline_s > now_s:
+                timely.append(request)
+            else:
+                stage = Stage.QUEUE if request.answer is None else Stage.DECODE
+                events.append((request, Failed(DeadlinePassed(stage))))
+        if timely:
             events += self._score(timely)
         self._queue.finish(events)
         return events
@@ -129,10 +134,7 @@ class Scorer:
         return Finished(hypotheses)
 
     def _attention(self, request: Request, answer: Finished) -> list[Array]:
-        """Computes the attention to the source, averaged over the heads of the last layer.
-
-        Float32 ``[T, S]`` for each hypothesis, with the end token where it was generated.
-        """
+        """Computes the attention to the source, ``[T, S]``, the mean of the last layer's heads."""
         eos = self._runtime.manifest.tokens.eos
         # The attention of a step does not depend on the token that it chooses.
         targets = [
@@ -154,18 +156,15 @@ class Scorer:
             by_shape.setdefault(lengths, []).append(index)
         by_pair: dict[int, list[Array]] = {}
         for shape, indexes in by_shape.items():
-            for group in self._groups(indexes, shape):
+            # The logits of one run stay within bounds, but a pair is not split.
+            logits_bytes = 4 * self._vocabulary_size * (shape[1] + 1)
+            size = max(1, _MAX_LOGITS_BYTES // logits_bytes)
+            for begin in range(0, len(indexes), size):
+                group = indexes[begin : begin + size]
                 outputs = self._run_padded([pairs[index] for index in group], shape, names)
                 by_pair.update(zip(group, outputs, strict=True))
         self._ran_s = time.monotonic()
         return [by_pair[index] for index in range(len(pairs))]
-
-    def _groups(self, indexes: list[int], shape: tuple[int, int]) -> Iterator[list[int]]:
-        """Splits pairs so that the logits of one run stay within bounds; a pair is not split."""
-        logits_bytes = 4 * self._vocabulary_size * (shape[1] + 1)
-        size = max(1, _MAX_LOGITS_BYTES // logits_bytes)
-        for begin in range(0, len(indexes), size):
-            yield indexes[begin : begin + size]
 
     def _run_padded(
         self, pairs: list[Pair], shape: tuple[int, int], names: list[str]
@@ -184,14 +183,6 @@ class Scorer:
             ]
             for index, pair in enumerate(pairs)
         ]
-
-
-def _is_late(request: Request, now_s: float) -> bool:
-    return request.spec.deadline_s is not None and request.spec.deadline_s <= now_s
-
-
-def _deadline_passed(request: Request) -> Event:
-    return Failed(DeadlinePassed(Stage.QUEUE if request.answer is None else Stage.DECODE))
 
 
 def _padded_length(token_ids: list[int], max_length: int) -> int:

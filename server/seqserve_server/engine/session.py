@@ -31,26 +31,27 @@ def open_session(
 ) -> ort.InferenceSession:
     """Opens a graph of an artifact, whose references have been checked.
 
-    Args:
-        folder: Folder of the artifact.
-        name: File of the graph.
-        manifest: The artifact's manifest. provider: The execution provider. threads: Threads within
-        a run.
-        packs: Whether to copy the weights into the layout of the kernels. If not, runs are slower,
-            on the mapped file, which takes no extra memory.
-        graph: A graph derived from the file, to run instead.
-        provider_options: Name and options of the execution provider, if it has some. share: Adds
-        weights that the session need not load to its options.
+    With ``packs`` weights are copied into the layout of the kernels; if not, runs are slower, on
+    the mapped file, which takes no extra memory. A ``graph`` derived from the file runs instead of
+    it; ``share`` adds weights that the session need not load.
 
-    Raises:
-        ProviderError: The provider fails, or ONNX Runtime takes another one.
-        ArtifactError: The manifest does not name the graph, or ONNX Runtime refuses it.
+    Raises ProviderError if the provider fails or ONNX Runtime takes another one, and ArtifactError
+    if the manifest does not name the graph or ONNX Runtime refuses it.
     """
     path = folder / name
     if name not in manifest.files:
         # Files that the manifest does not name were not checked either.
         raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
-    options = _options(name, threads, packs=packs)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # It plans memory for each shape apart, and the scorer's shapes differ from run to run.
+    options.enable_mem_pattern = name != SCORER
+    # A thread that spins between runs takes the core from a neighbour's worker.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    if not packs:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     if graph is not None:
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(folder)
@@ -76,20 +77,6 @@ def open_session(
             f" {session.get_providers()[0]}; the lines above say why"
         )
     return session
-
-
-def _options(name: str, threads: int, *, packs: bool) -> ort.SessionOptions:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # It plans memory for each shape apart, and the scorer's shapes differ from run to run.
-    options.enable_mem_pattern = name != SCORER
-    # A thread that spins between runs takes the core from a neighbour's worker.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    if not packs:
-        options.add_session_config_entry("session.disable_prepacking", "1")
-    return options
 
 
 def check_provider(provider: Provider) -> None:

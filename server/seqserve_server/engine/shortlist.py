@@ -31,13 +31,10 @@ class Shortlist:
     """Candidates by source token."""
 
     def __init__(self, frequent: Array, offsets: Array, translations: Array) -> None:
-        """Takes the parts of the file.
+        """Takes the frequent tokens ``[F]`` and the parts of the file about source tokens.
 
-        Args:
-            frequent: Tokens that every request may choose, ``[F]``.
-            offsets: Where the translations of each source token begin, and the last ones end,
-                ``[S + 1]``.
-            translations: Of all source tokens, one after the other, ``[N]``.
+        Their translations ``[N]`` follow each other; the offsets ``[S + 1]`` are where those of
+        each token begin, and the last ones end.
         """
         self.frequent, self.offsets, self.translations = frequent, offsets, translations
 
@@ -56,10 +53,7 @@ class Shortlist:
         return int(np.diff(self.offsets.astype(np.int64)).max(initial=0))
 
     def candidates(self, source: Sequence[int], needed: Iterable[int], size: int) -> Array:
-        """Lists the tokens that a request may choose, rising, int64 ``[N]``.
-
-        They include the needed tokens; ``size`` is the size of the vocabulary.
-        """
+        """Lists the tokens that a request may choose, rising, with the needed ones."""
         is_listed = np.zeros(size, np.bool_)
         is_listed[self.frequent] = True
         is_listed[list(needed)] = True

@@ -1,23 +1,28 @@
-"""One decoder step over fixed buffers, by ONNX Runtime's I/O binding."""
+"""Runs the decoder graph: a step of rows over fixed buffers, or a pass over a draft of one row."""
 
+import logging
+import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import onnxruntime as ort
 
+from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.engine.packing import Array
+
+_log = logging.getLogger(__name__)
 
 MASKED_LOGIT = np.float32(-1e30)
 """Logit of a suppressed token: below any other, and finite, so that sums with it are numbers."""
 
 
 KEPT = "kept_"
-"""Prefix of the step's input for a table; its number follows."""
+"""Prefix of the step's input for a table."""
 
 
 class StepSizes(NamedTuple):
-    """Optional outputs of a step. A size of 0 switches its output off: the step
-    does not pay for it."""
+    """Optional outputs of a step; a size of 0 switches one off."""
 
     biases: int = 0
     """Tokens of each row whose logits are biased, in any step; not an option of the step."""
@@ -30,11 +35,9 @@ class StepSizes(NamedTuple):
     allowed_rows: int = 1
     """Rows of each of these groups."""
     projects: bool = True
-    """Whether rows are projected onto the whole vocabulary. If not, the step has no next tokens,
-    and top tokens may not be requested: ONNX Runtime 1.23 crashes if it ranks the tokens of zero
-    rows."""
+    """Whether rows are projected onto the whole vocabulary. If not, no top tokens may be requested:
+    ONNX Runtime 1.23 crashes if it ranks the tokens of zero rows."""
     logprobs: bool = False
-    """Whether log-probabilities are computed."""
 
     @property
     def is_plain(self) -> bool:
@@ -97,10 +100,7 @@ class Step:
     def __init__(
         self, session: ort.InferenceSession, inputs: dict[str, Array], outputs: dict[str, Array]
     ) -> None:
-        """Keeps a buffer for each input and output; a binding is made when it is first needed.
-
-        The first axis of an input is the row, except for inputs that are shared or sized.
-        """
+        """Keeps a buffer for each input and output; a binding is made when it is first needed."""
         self._session = session
         self._inputs = inputs
         self._outputs = outputs
@@ -150,7 +150,45 @@ def shape_of(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
 
 
 def _is_empty(name: str, sizes: StepSizes) -> bool:
-    """Returns whether an array has no rows in a step."""
     if name in _PROJECTED and not sizes.projects:
         return True
     return name in _OPTIONAL if sizes.is_plain else name in _LOGITS and sizes.only_scores
+
+
+READ = "read_"
+"""Before the name of a cache: the output of its new entries, ``[1, H, R, D]``."""
+
+
+class DraftReader:
+    """Reads drafts for any number of threads.
+
+    Opening the graph takes as long as many steps, so a thread does it; earlier drafts are not read.
+    """
+
+    def __init__(self, open_graph: Callable[[], ort.InferenceSession]) -> None:
+        self._open_graph = open_graph
+        self._session: ort.InferenceSession | None = None
+        self._is_opened = threading.Lock()
+
+    def read(self, inputs: dict[str, Array]) -> list[Array] | None:
+        """Reads R tokens that follow each other in one target.
+
+        It has the inputs of a step of R rows, but ``self_`` caches have the entries read before,
+        ``[1, H, P, D]``, and ``cross_`` and ``last_`` caches one row. Returns the next tokens ``[R,
+        1]``, their log-probabilities ``[R]`` if asked for, and new keys and values in the order of
+        their caches; None while the graph is not open.
+        """
+        if self._session is None:
+            if self._is_opened.acquire(blocking=False):
+                threading.Thread(target=self.open, name="draft-reader", daemon=True).start()
+            return None
+        caches = [READ + name for name in inputs if name.startswith("self_")]
+        names = ["next_tokens", "log_probabilities", *caches]
+        return self._session.run(names, inputs)  # type: ignore[no-any-return]
+
+    def open(self) -> None:
+        """Opens the graph; if it cannot be opened, drafts are never read."""
+        try:
+            self._session = self._open_graph()
+        except ArtifactError:
+            _log.exception("drafts are ignored from now on")

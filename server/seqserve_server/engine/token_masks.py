@@ -14,12 +14,10 @@ _MAX_LISTED = MAX_SUPPRESSED + 1 + MAX_END_TOKENS
 class TokenMasks:
     """Suppressed tokens of each row, and the buffers that a step reads them from.
 
-    The buffers hold ``width`` tokens of each row, one row after the other. The rest of a row holds
-    any token, whose logit is not changed.
+    They hold ``width`` tokens of each row; what is left holds any token, whose logit stays.
     """
 
     def __init__(self, slots: int, max_length: int, filler: int) -> None:
-        """Allocates the buffers, for targets of ``max_length``; the filler is any token id."""
         self._slots = slots
         self._filler = filler
         self._max_width = _MAX_LISTED + max_length

@@ -39,8 +39,7 @@ class Worker:
     ) -> None:
         """Allocates the slots.
 
-        ``max_source_tokens`` are encoded between two steps while rows run. An idle worker looks for
-        late requests every ``idle_s``. Its ``number`` is its place among the workers.
+        ``max_source_tokens`` are encoded between two steps while rows run.
         """
         self._scheduler, self._number = scheduler, number
         encoding = runtime.encoding_limits(max_source_tokens)
@@ -75,7 +74,7 @@ class Worker:
     def warm_up(self, cross_kv: CrossKV, candidates: Array | None = None) -> None:
         """Steps with several numbers of rows of a one-token source, and empties the slots.
 
-        It copies some rows. They choose from the candidates, rising, or from all tokens.
+        They choose from the candidates, rising, or from all tokens.
         """
         self._runtime.warm_up()
         for rows, return_logprobs in self._warm_up_steps:
@@ -176,15 +175,12 @@ class Worker:
             if request.encoded is not None:
                 self._join(request, request.encoded)
             else:
-                self._fail_encoding(request)
-
-    def _fail_encoding(self, request: Request) -> None:
-        self._joining.remove(request)
-        self._events.append((request, Failed(EngineFault("the source could not be encoded"))))
-        self._scheduler.finish([request], answered=False)
+                self._joining.remove(request)
+                error = EngineFault("the source could not be encoded")
+                self._events.append((request, Failed(error)))
+                self._scheduler.finish([request], answered=False)
 
     def _join(self, request: Request, source: EncodedSource) -> None:
-        """Copies an encoded source into free rows, or rows after the last one."""
         spec = request.generate
         rows = self._rows.take(request)
         joining = rows if len(rows) > 1 else rows[0]
@@ -204,7 +200,6 @@ class Worker:
         self._search.move(last, hole)
 
     def _advance(self) -> None:
-        """Runs the decoder graph once and handles what it ends."""
         rows = len(self._rows)
         began_s = time.perf_counter()
         self._cache.advance(rows, return_logprobs=bool(self._scoring))
@@ -212,11 +207,17 @@ class Worker:
         ended = self._search.advance(rows)
         now_s = time.monotonic()
         if self._without_token:
-            self._note_first_tokens(now_s, rows)
+            for request in self._without_token:
+                request.timeline.first_token_s = now_s
+                request.timeline.batch_rows = rows
+            self._observer.first_tokens(self._without_token)
+            self._without_token = []
         if ended.rows:
             self._vacate(ended.rows)
         if over := self._rows.over_limit(now_s):
-            self._interrupt(over, now_s)
+            answers = [(request, self._search.interrupt(request)) for request in over]
+            self._vacate(self._rows.rows_of(over))
+            self._finish(answers, now_s)
         if self._streaming:
             self._report_progress()
         if ended.finished:
@@ -239,24 +240,11 @@ class Worker:
             self._events.append((request, Progress(tokens)))
         self._finish(verified.finished, time.monotonic())
 
-    def _note_first_tokens(self, now_s: float, rows: int) -> None:
-        for request in self._without_token:
-            request.timeline.first_token_s = now_s
-            request.timeline.batch_rows = rows
-        self._observer.first_tokens(self._without_token)
-        self._without_token = []
-
     def _report_progress(self) -> None:
         """Reports the new token of streamed rows; the last one comes with the answer."""
         for row, request in enumerate(self._rows.requests):
             if request and request in self._streaming:
                 self._events.append((request, Progress([self._search.last_token(row)])))
-
-    def _interrupt(self, over: list[Request], now_s: float) -> None:
-        """Ends requests at their time limit, with the tokens that they have."""
-        answers = [(request, self._search.interrupt(request)) for request in over]
-        self._vacate(self._rows.rows_of(over))
-        self._finish(answers, now_s)
 
     def _finish(self, finished: list[tuple[Request, Finished]], now_s: float) -> None:
         for request, answer in finished:
@@ -271,7 +259,6 @@ class Worker:
         self._rows.vacate(rows)
 
     def _end(self, requests: list[Request], *, answered: bool = True) -> None:
-        """Forgets requests that have no slot any more."""
         self._streaming.difference_update(requests)
         self._scoring.difference_update(requests)
         self._scheduler.finish(requests, answered=answered)

@@ -37,10 +37,6 @@ examples:
   seqserve models fetch /mnt/usb/models --model-repository /srv/models"""
 
 
-def _fault(sha256: str) -> str | None:
-    return None if re.fullmatch(SHA256, sha256) else "64 hexadecimal digits"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
     """The options of ``seqserve models fetch``."""
@@ -69,7 +65,7 @@ class FetchOptions:
         help="Hash of the archive or index. An address of an archive needs it, unless it ends"
         " with #sha256=... or has a file .sha256 next to it, which reveals damage but not fraud.",
         metavar="HASH",
-        fault=_fault,
+        fault=lambda text: None if re.fullmatch(SHA256, text) else "64 hexadecimal digits",
         has_variable=False,
     )
     model_repository: Path = option(
@@ -127,7 +123,6 @@ class Placed:
 class _Artifact:
     manifest: Manifest
     content: bytes
-    """Content of its manifest's file."""
     files: dict[str, Opening]
     """The others, in the order in which they are stored."""
     label: str
@@ -144,8 +139,8 @@ def _tell(placed: Sequence[Placed]) -> None:
 def place(files: Files, label: str, repository: Path) -> list[Placed]:
     """Puts all artifacts of a source, which errors call ``label``, into ``<name>/<version>/``.
 
-    Raises ArtifactError if there is none or one is not sound, and OptionError if another artifact
-    has the folder of one.
+    Raises ArtifactError if there is none or one is not sound, and OptionError if another one is
+    there.
     """
     artifacts = _artifacts(files, label)
     places = [_placed(artifact, repository) for artifact in artifacts]

@@ -18,9 +18,9 @@ from seqserve.errors import OptionError
 from seqserve.files import written_whole
 from seqserve.options import option, parse
 from seqserve.output import aligned
-from seqserve_server.artifact.json_fields import build
 from seqserve_server.artifact.manifest import FILE, MAX_BYTES, NAME, Manifest
 from seqserve_server.artifact.pairs import Pairs, Translator
+from seqserve_server.artifact.records import build, parsed
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import ArtifactError, InvalidRequest, truncated_list
 from seqserve_server.fetch.source import (
@@ -86,7 +86,7 @@ class Offer:
     def files(self, index: str) -> Files:
         """Reads its manifest, at or next to an index, and lists its files.
 
-        Raises NotFetched or ArtifactError if the manifest is not the one that is offered.
+        Raises NotFetched or ArtifactError if it is not the one that is offered.
         """
         place = beside(index, self.url + "/")
         if not is_address(place):
@@ -112,19 +112,11 @@ class Index:
 
     @classmethod
     def read(cls, place: str, sha256: str) -> Self:
-        """Reads an index at a path or an address, and checks its hash if one is given.
-
-        Raises ArtifactError, which names the field that is wrong.
-        """
+        """Reads an index and checks its hash if one is given; ArtifactError names a wrong field."""
         content = read_whole(opening_of(place), place, _MAX_INDEX_BYTES)
         if sha256:
             check_sha256(hashlib.sha256(content).hexdigest(), sha256, place)
-        try:
-            values = json.loads(content)
-            # It may contain lone surrogates, which no terminal shows.
-            json.dumps(values, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"{place}: not JSON: {error}") from None
+        values = parsed(content, place)
         if isinstance(values, dict) and values.get("format") != _FORMAT:
             raise ArtifactError(
                 f"{place}: format is {values.get('format')!r:.80}; this version reads {_FORMAT}"
@@ -141,8 +133,8 @@ class Index:
     def chosen(self, names: Sequence[str], languages: Sequence[str]) -> list[Offer]:
         """Chooses models by name or label, and by pairs as ``de-en``; all without either.
 
-        Of several versions the highest is chosen, unless a label names another one. For a pair that
-        no model translates, it is the two of a pivot. Raises OptionError if there are none.
+        Of several versions the highest is chosen, unless a label names another; for a pair that no
+        model translates, both of a pivot. Raises OptionError if there are none.
         """
         highest: dict[str, Offer] = {}
         for offer in sorted(self.models, key=lambda offer: (offer.name, offer.version)):

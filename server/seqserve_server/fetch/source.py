@@ -27,7 +27,6 @@ from seqserve.files import written_whole
 from seqserve_server.contract.errors import ArtifactError
 
 Opening: TypeAlias = Callable[[], AbstractContextManager[IO[bytes]]]
-"""Opens a file."""
 Files: TypeAlias = Mapping[str, Opening]
 """Opens each regular file, by its name from the top, in the order in which they are stored."""
 
@@ -51,8 +50,8 @@ class NotFetched(SeqserveError):
 def fetched(source: str, sha256: str, max_bytes: int) -> Iterator[Files]:
     """Yields the files of a source, a path or an address.
 
-    Without ``sha256`` the address or a file ``.sha256`` has the hash of the archive. ``max_bytes``
-    bounds the download, and what an archive may unpack to.
+    Without ``sha256`` the address or a file ``.sha256`` has it. ``max_bytes`` bounds the download,
+    and what an archive unpacks to.
     """
     if is_address(source):
         with TemporaryDirectory() as folder:
@@ -81,9 +80,9 @@ def is_address(source: str) -> bool:
 def download(address: str, sha256: str, max_bytes: int, place: Path) -> None:
     """Downloads an archive to a new file, and checks its hash.
 
-    The hash is the given one, or ``#sha256=...`` at the end of the address, or that of the file
-    ``.sha256`` next to it. Raises OptionError if there is none, and NotFetched if the archive does
-    not come, is larger than ``max_bytes`` or has another hash.
+    The hash is the given one, or ``#sha256=...`` of the address, or that of the file ``.sha256``
+    next to it. Raises OptionError if there is none, and NotFetched if the archive does not come, is
+    too large or has another hash.
     """
     address, _, fragment = address.partition("#")
     named = re.fullmatch(f"sha256=({SHA256})", fragment)

@@ -118,10 +118,7 @@ def tracing_of(options: ServeOptions) -> Tracing | None:
 
 
 def refuse_few_threads() -> None:
-    """Fails if the limit on threads leaves too few for the server.
-
-    gRPC ends the process without a word if it cannot start one of its threads.
-    """
+    """Fails if the limit on threads is too low: gRPC then ends the process without a word."""
     is_over = threading.Event()
     begun: list[threading.Thread] = []
     try:
@@ -182,10 +179,10 @@ async def _serve(
 
 
 async def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
-    """Returns the memory of ended calls to the operating system at an interval, until cancelled.
+    """Returns the memory of ended calls to the system at an interval, until cancelled.
 
-    A cancelled task group leaves objects that refer to each other, with the request and its texts.
-    Python collects such garbage only after many new objects, which an idle server does not make.
+    A cancelled task group leaves a circle of objects, with the request and its texts, which Python
+    collects only after many new objects.
     """
     trim = malloc_trim()
     while True:

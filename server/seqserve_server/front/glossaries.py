@@ -33,7 +33,6 @@ class GlossaryFile:
     """A file of the folder, and its contents."""
 
     stamp: _Stamp
-    """What was read last."""
     glossary: Glossary | None = None
     """The last sound one; None if there was none."""
     fault: str = ""
@@ -44,7 +43,6 @@ class GlossaryFolder(Glossaries):
     """The glossaries in a folder; used in the event loop, except where it blocks."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Reads nothing before :meth:`open`; without a folder it stays empty."""
         super().__init__()
         self._folder = folder
         self._files: dict[str, GlossaryFile] = {}

@@ -2,20 +2,17 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TypeAlias
 
-from seqserve_server.contract.events import Event, Progress, Timeline
+from seqserve_server.contract.events import Event, Progress
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.request import Spec
 from seqserve_server.contract.stats import Ready
 from seqserve_server.engine.loading import load
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
-from seqserve_server.front.engine_client.engine import RefusalCache
-
-_Receive: TypeAlias = Callable[[Event, Timeline | None], None]
+from seqserve_server.front.engine_client.engine import Receive, RefusalCache
 
 
 class LoopEngine:
@@ -24,7 +21,7 @@ class LoopEngine:
     def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._ids = itertools.count(1)
-        self._receivers: dict[int, tuple[Request, _Receive]] = {}
+        self._receivers: dict[int, tuple[Request, Receive]] = {}
         self._engine = engine = load(setup, self._deliver, Observer())
         self.capacity = Ready(engine.slots, engine.max_rows, engine.cache_bytes)
         self.refusals = RefusalCache()
@@ -35,7 +32,7 @@ class LoopEngine:
         """Requests that have not ended."""
         return len(self._receivers)
 
-    def submit(self, spec: Spec, receive: _Receive) -> int:
+    def submit(self, spec: Spec, receive: Receive) -> int:
         """Begins a request, whose events ``receive`` gets in the loop; returns its id."""
         request = Request(spec, next(self._ids))
         self._engine.submit(request)

@@ -20,6 +20,7 @@ from seqserve.results import Result
 from seqserve.v1.generation_options import GenerationOptions
 from seqserve.v1.generation_pb2 import GenerateRequest, GenerateResponse
 from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.artifact.repository import model_folder
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Setup
@@ -33,7 +34,6 @@ from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.loaded_model import LoadedModel, read_tokenizer
 from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine
-from seqserve_server.offline.model_folder import model_folder
 
 Outcome: TypeAlias = GenerateResponse | CallError
 """The response to a text, or its own error."""

@@ -9,10 +9,9 @@ from seqserve.processes import leave_interrupts, signals_held
 
 
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    """Runs a module with Python; it calls :func:`ignore_signals`, and gets none until it does.
+    """Runs a module with Python; it gets no signal until it calls :func:`ignore_signals`.
 
-    It takes the options of :class:`subprocess.Popen`. Raises OSError if the system has no room for
-    another process or file.
+    Raises OSError if the system has no room for another process or file.
     """
     with signals_held():
         return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], **options)
@@ -21,8 +20,7 @@ def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[byte
 def end(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
     """Waits until a process has ended, and kills it after a timeout; blocks.
 
-    Returns its exit status, None if it was killed here. Negative is the signal that ended it: 9 may
-    be the system, short of memory.
+    Returns its exit status, None if it was killed here; negative is the signal that ended it.
     """
     try:
         return process.wait(timeout_s)

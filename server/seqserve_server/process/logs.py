@@ -62,11 +62,7 @@ def event(name: str, fields: Mapping[str, object], level: int = logging.INFO) ->
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
-    """Drops gRPC's errors that any client can cause.
-
-    They are about an answer that it could not send because the client has gone, and about metadata
-    that are not UTF-8, which it quotes.
-    """
+    """Drops gRPC's errors that any client can cause: no taker, or metadata that are not UTF-8."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.name.startswith("grpc.") and isinstance(error, _OF_CLIENTS))
 

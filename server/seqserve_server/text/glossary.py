@@ -23,7 +23,6 @@ OPTION = "--glossaries"
 MAX_CHARACTERS = 256
 """Most characters of the source and of the target of a term, in code points."""
 MAX_ENTRIES = 10_000
-"""Most entries of a glossary."""
 MAX_WORDS = 32
 """Most words and signs in the source of an entry."""
 
@@ -60,7 +59,6 @@ class Glossary:
     """The terms of one source and one target language."""
 
     def __init__(self, label: Label, entries: Sequence[Term], modified_s: int = 0) -> None:
-        """Makes a glossary of entries; the first of those with equal sources counts."""
         if not 1 <= len(entries) <= MAX_ENTRIES:
             reason = f"has {len(entries):,} entries for {label.source} and {label.target}"
             raise GlossaryError(f"{reason}; a glossary has 1 to {MAX_ENTRIES:,}")
@@ -73,11 +71,7 @@ class Glossary:
             self._add(entry)
 
     def terms_in(self, text: str) -> list[Term]:
-        """Lists the entries that a text contains, the longest first.
-
-        An entry in small letters matches any case, one with a capital only as it is written. Where
-        entries overlap, the longest one counts, then the first.
-        """
+        """Lists a text's entries, the longest of overlapping ones; small letters match any case."""
         words = _words(text)
         longest_first = sorted(self._matches(words), key=lambda each: (-each.length, each.begin))
         taken = bytearray(len(words))

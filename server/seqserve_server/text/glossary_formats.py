@@ -72,9 +72,8 @@ def tsv_entries(content: bytes) -> list[Term]:
 def tbx_entries(content: bytes, label: Label) -> list[Term]:
     """Reads the entries of two languages.
 
-    Every term of a concept in the source language is an entry, with the preferred term in the
-    target language, or else the first that is neither deprecated nor superseded. Of equal sources
-    the first one counts.
+    Every source term of a concept is an entry, with the preferred target term, or else the first
+    that is neither deprecated nor superseded. Of equal sources the first one counts.
     """
     reader = _Reader(folded(label.source), folded(label.target))
     try:

@@ -30,8 +30,7 @@ def is_all_caps(text: str, protected: Sequence[Span]) -> bool:
 def is_title_case(text: str, protected: Sequence[Span]) -> bool:
     """Tells whether a text is a heading whose longer words begin with capitals.
 
-    One of two words is rather a name. One with a period is a sentence, unless its short words begin
-    with capitals too, apart from those that stay small in English titles.
+    One of two words is rather a name, one with a period rather a sentence.
     """
     rest = without(text, protected).rstrip()
     if ". " in rest:
@@ -53,9 +52,8 @@ def usual_letters(
 ) -> str:
     """Writes each word of a text in its usual letters; each character keeps its place.
 
-    The first word begins as it did. With capitals amid small letters a word stays: McDonald. A form
-    of a word costs the tokens in which it is read, then their rank in the vocabulary, which begins
-    with frequent ones.
+    A form of a word costs the tokens in which it is read, then their rank in the vocabulary, which
+    begins with frequent ones. With capitals amid small letters a word stays: McDonald.
     """
     characters = list(text)
     is_upper, has_begun = without(text, protected).isupper(), False

@@ -41,10 +41,7 @@ class TokenizerFault(SeqserveError):
 
 
 def fault_of(error: BaseException) -> BaseException:
-    """Returns what to raise for an error of the library: a panic becomes an ``Exception``.
-
-    For the end of a ``try`` around its calls, which costs them nothing.
-    """
+    """Returns what to raise for an error of the library: a panic becomes an ``Exception``."""
     is_panic = type(error).__name__ == "PanicException"
     return TokenizerFault(f"tokenizer: the library failed: {error}") if is_panic else error
 
@@ -60,10 +57,7 @@ def read_library(path: Path) -> tokenizers.Tokenizer:
 
 
 def parsed(content: bytes) -> tokenizers.Tokenizer:
-    """Makes the tokenizer of the content of a ``tokenizer.json``, and tries it on an empty text.
-
-    Raises OptionError if it is none, or may make too much of a text.
-    """
+    """Makes the tokenizer of a ``tokenizer.json``; OptionError if it is none, or makes too much."""
     try:
         library = tokenizers.Tokenizer.from_buffer(content)
         check_growth(library)
@@ -79,10 +73,7 @@ def parsed(content: bytes) -> tokenizers.Tokenizer:
 
 
 def check_growth(library: tokenizers.Tokenizer) -> None:
-    """Raises OptionError, which names the step, if a tokenizer may make too much of a text.
-
-    A step that is not known is refused too.
-    """
+    """Raises OptionError, which names the step, if a tokenizer may make too much of a text."""
     divided = _grown("normalizers", library.normalizer, 1)
     _grown("pretokenizers", library.pre_tokenizer, divided)
     _grown("decoders", library.decoder, 1)

@@ -48,10 +48,7 @@ _SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|\(\
 
 
 def protected_spans(text: str, texts: Sequence[str], has_placeholders: bool) -> list[Span]:
-    """Finds the spans of a text that are protected, in order; none is in another.
-
-    Of spans that overlap the first one counts, and the longest of those that begin with it.
-    """
+    """Finds the spans of a text that are protected, in order; the first and longest counts."""
     overlapping = [span for each in texts for span in occurrences(each, text)]
     if has_placeholders and _SIGN.search(text):
         overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]

@@ -31,8 +31,6 @@ _ATTACHED = ("-", "\N{HYPHEN}", "\N{NON-BREAKING HYPHEN}", "ª", "º")
 
 
 class _Next(IntEnum):
-    """The text after a period."""
-
     SMALL, NUMBER, OPENER, INITIAL, OTHER = range(5)
 
 
@@ -51,8 +49,6 @@ _ENDS: Mapping[str, tuple[bool | None, ...]] = {
 
 
 class _Table(NamedTuple):
-    """The table's entry for a language."""
-
     kinds: Mapping[str, str]
     """The kind of each abbreviation."""
     words: Mapping[str, frozenset[str]]
@@ -62,9 +58,8 @@ class _Table(NamedTuple):
 def segment(language: str, text: str) -> list[str]:
     """Divides a line after its sentences; its parts together are the line.
 
-    Sentences end by the rules of Wikimedia's sentencex, https://github.com/wikimedia/sentencex.
-    Where ``abbreviations.tsv`` has the language, what was cut after an abbreviation, an initial or
-    an ordinal number is joined, and an abbreviation that ends a sentence divides it.
+    Sentences end by the rules of Wikimedia's sentencex, https://github.com/wikimedia/sentencex,
+    corrected where ``abbreviations.tsv`` has the language.
     """
     parts: list[str] = sentencex.segment(language, text)
     table = _tables().get(folded(language).name)

@@ -36,11 +36,7 @@ class Segmentation(NamedTuple):
 
 
 def split(text: str, segmentation: Segmentation) -> Iterator[list[Span]]:
-    """Yields the lines or the sentences of a text that are not blank, in order.
-
-    They come in lists, of a line or of a piece of one, so that a caller can pause between them: the
-    work for each list is bounded. A sentence ends at the end of its line, too.
-    """
+    """Yields a text's lines or sentences that are not blank, in lists of bounded work."""
     for line in _LINE.finditer(text):
         if segmentation.mode is SegmentationMode.SENTENCES:
             yield from _sentences(line[0], line.start(), segmentation.language)
@@ -53,30 +49,26 @@ def split(text: str, segmentation: Segmentation) -> Iterator[list[Span]]:
 def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
     """Yields the sentences of a line.
 
-    The time that sentencex takes grows with the square of what it gets, where quotation marks are
-    many. So a long line is divided piece by piece. Sentences near the end of a piece are divided
-    again with what follows them, because a quotation may go on there. Only a sentence that is as
-    long as a piece is cut.
+    The time of sentencex may grow with the square of what it gets, so a long line is divided piece
+    by piece. Sentences near the end of a piece are divided again with what follows them, because a
+    quotation may go on there.
     """
     first = 0
     while first < len(line):
         piece = line[first : first + _PIECE_CHARACTERS]
         sentences = segment(language, piece)
         if first + len(piece) < len(line):
-            sentences = _settled(sentences) or [piece[: _border(piece, len(piece))]]
+            # What follows the piece may change the last ones.
+            ends = list(accumulate(map(len, sentences[:-1])))
+            settled = [end for end in ends if end <= _SETTLED_CHARACTERS]
+            sentences = sentences[: len(settled or ends)]
+            sentences = sentences or [piece[: _border(piece, len(piece))]]
         spans = []
         for sentence in sentences:
             if span := _stripped(sentence, begin + first):
                 spans.append(span)
             first += len(sentence)
         yield spans
-
-
-def _settled(sentences: list[str]) -> list[str]:
-    """Returns the sentences of a piece that what follows it cannot change."""
-    ends = list(accumulate(map(len, sentences[:-1])))
-    settled = [end for end in ends if end <= _SETTLED_CHARACTERS]
-    return sentences[: len(settled or ends)]
 
 
 def _stripped(text: str, begin: int) -> Span | None:
@@ -103,13 +95,7 @@ def wrap(
     """Yields parts of a text that have at most the maximum of tokens, with their tokens.
 
     A part ends after a clause if one ends in its second half, or else at white space, or else at
-    the end of a token. A single character with too many tokens is a part too.
-
-    Args:
-        text: The text.
-        max_tokens: Most tokens that the model reads.
-        tokens_of: Returns the tokens of a source, with all that is added to it.
-        ends_of: Returns where each token of a text ends, in code points.
+    the end of a token. ``ends_of`` returns where each token of a text ends.
     """
     begin = 0
     while begin < len(text):

@@ -16,13 +16,14 @@ from seqserve.errors import OptionError
 from seqserve.files import written_whole
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.library import read_library
-from seqserve_server.text.spelling import Spelled, Spelling
-from seqserve_server.text.text_stream import TextStream
+from seqserve_server.text.spelling import Spelling
 from seqserve_server.text.vocabulary import BOS, EOS, Alphabet, Pieces, Vocabulary
 
 FILE = "tokenizer.json"
 TARGET_FILE = "target_tokenizer.json"
 """Divides targets where ``tokenizer.json`` divides only sources, as Marian's two files do."""
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+"""Stands at the end of a text whose last bytes are not a whole character yet."""
 
 
 class Tokenizer:
@@ -51,18 +52,11 @@ class Tokenizer:
         """Wraps a loaded tokenizer; its padding is not used.
 
         Of its post-processor, only what it puts in front of a source is used, and whether the end
-        token follows, which it does if there is no post-processor.
+        token follows. Special tokens may be beyond ``size``, the target tokens of the model.
+        ``target`` divides targets. With a ``source_size`` sources have a separate vocabulary.
 
-        Args:
-            tokenizer: The loaded tokenizer.
-            size: Number of target tokens of the model; that of the tokenizer by default. Special
-                tokens may be beyond: pieces that a text is divided into, but that have no id.
-            target: Divides targets and spells their tokens; ``tokenizer`` if None.
-            source_size: Number of source tokens, if they have a separate vocabulary.
-
-        Raises:
-            OptionError: A control token is not in a vocabulary, another token is beyond ``size``,
-                or the vocabularies have different end tokens.
+        Raises OptionError if a control token is not in a vocabulary, if another token is beyond
+        ``size``, or if the vocabularies have different end tokens.
         """
         self.is_joint = source_size is None
         self._source = Vocabulary(tokenizer, size if source_size is None else source_size)
@@ -90,11 +84,10 @@ class Tokenizer:
         has_target: bool = False,
         source_size: int | None = None,
     ) -> Tokenizer:
-        """Reads a ``tokenizer.json`` for a model of ``size`` tokens; sizes are as for the class.
+        """Reads a ``tokenizer.json`` for a model of ``size`` tokens, as the class says.
 
         With ``has_target``, ``target_tokenizer.json`` in the same folder divides targets. Raises
-        OptionError if a file cannot be read, may make too much of a text, lacks a control token, or
-        has more tokens than the model.
+        OptionError also if a file cannot be read, or may make too much of a text.
         """
         target = read_library(path.with_name(TARGET_FILE)) if has_target else None
         return cls(read_library(path), size, target, source_size=source_size)
@@ -144,9 +137,10 @@ class Tokenizer:
         ids, offsets = self._source.pieces(spelled.text)
         return Pieces(ids, [spelled.span(*place) for place in offsets])
 
-    def spelled(self, text: str) -> Spelled:
+    @cached_property
+    def spelled(self) -> Spelling:
         """Spells a source with the characters of its vocabulary."""
-        return self._spelling(text)
+        return Spelling(self._reads)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes many sources as :meth:`encode` does, on all cores."""
@@ -195,10 +189,6 @@ class Tokenizer:
         """Characters that the vocabulary of sources can spell."""
         return Alphabet.of(self.source_vocabulary, self._source.byte_ids | {self._source.unk_id})
 
-    @cached_property
-    def _spelling(self) -> Spelling:
-        return Spelling(self._reads)
-
     def _reads(self, character: str) -> bool:
         """Returns whether the vocabulary has a character, as it is or changed by the tokenizer."""
         if self.alphabet.spells(character):
@@ -216,11 +206,7 @@ class Tokenizer:
 
     def stream(self, stops: Sequence[str] = ()) -> TextStream:
         """Starts incremental decoding that holds back what may be part of a stop sequence."""
-        return TextStream(self, max((len(stop) - 1 for stop in stops), default=0))
-
-    def is_byte(self, id_: int) -> bool:
-        """Returns whether a token is one byte of a character that the vocabulary does not have."""
-        return id_ in self._target.byte_ids
+        return TextStream(self._target, max((len(stop) - 1 for stop in stops), default=0))
 
     def is_hidden(self, id_: int) -> bool:
         """Returns whether :meth:`decode` omits a token."""
@@ -235,3 +221,51 @@ def _added_by(tokenizer: tokenizers.Tokenizer, eos: int) -> tuple[list[int], boo
     pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
     special = [id_ for id_, is_special in pairs if is_special]
     return (special[: special.index(eos)], True) if eos in special else (special, False)
+
+
+class TextStream:
+    """Incremental decoder that returns text as soon as no later id can change it.
+
+    Its pieces, joined, equal what :meth:`Tokenizer.decode` returns for all ids together.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, held: int = 0) -> None:
+        """Starts with no ids; holds back ``held`` characters, as they may begin a stop sequence."""
+        self._vocabulary = vocabulary
+        self._held = held
+        self._pending = ""
+        self._window: list[int] = []
+        self._shown = ""
+        self._sent_chars = 0
+
+    def push(self, ids: Sequence[int]) -> str:
+        """Appends ids and returns the text that has become final, which may be empty.
+
+        Text that ends within a character is held back: invalid UTF-8 decodes as a whole.
+        """
+        hidden_ids = self._vocabulary.hidden_ids
+        visible = [id_ for id_ in ids if id_ not in hidden_ids]
+        self._window.extend(visible)
+        # A byte of a character that the vocabulary does not have.
+        if not self._window or self._window[-1] in self._vocabulary.byte_ids:
+            return ""
+        text = self._vocabulary.join(self._window)
+        if text.endswith(REPLACEMENT) or len(text) <= len(self._shown):
+            return ""
+        self._pending += text[len(self._shown) :]
+        self._shown = text
+        # Only the latest ids are decoded again, so the cost of a piece does not grow with the text.
+        # If they have no text they cannot be the context: the next ids would decode as a beginning.
+        latest = self._vocabulary.join(visible)
+        if latest:
+            self._window, self._shown = visible, latest
+        sent = max(0, len(self._pending) - self._held)
+        piece, self._pending = self._pending[:sent], self._pending[sent:]
+        self._sent_chars += len(piece)
+        return piece
+
+    def flush(self, text: str) -> str:
+        """Returns what :meth:`push` held back of ``text``, the text of all ids."""
+        rest = text[self._sent_chars :]
+        self._sent_chars += len(rest)
+        return rest

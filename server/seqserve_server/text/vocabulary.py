@@ -39,7 +39,11 @@ class Vocabulary:
 
     def __init__(self, library: tokenizers.Tokenizer, size: int | None) -> None:
         """Checks that the tokens beyond ``size`` are special, and that there are control tokens."""
-        self.library = _plain(library)
+        # No text becomes a special token, and none is padded or cut.
+        library.encode_special_tokens = True
+        library.no_padding()
+        library.no_truncation()
+        self.library = library
         self.vocabulary_size: int = library.get_vocab_size()
         self._size = self.vocabulary_size if size is None else size
         self.pad_id, self.eos_id, self.unk_id = map(self._known_id_of, (PAD, EOS, UNK))
@@ -130,10 +134,7 @@ class Vocabulary:
             encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
         except BaseException as error:
             raise fault_of(error) from None
-        return [self._with_end(encoding.ids) for encoding in encodings]
-
-    def _with_end(self, ids: list[int]) -> list[int]:
-        return [*self._without_controls(ids), self.eos_id]
+        return [[*self._without_controls(encoding.ids), self.eos_id] for encoding in encodings]
 
     def _without_controls(self, ids: list[int]) -> list[int]:
         # A unigram vocabulary lists special tokens among its pieces, so text can match them.
@@ -145,14 +146,6 @@ class Vocabulary:
         if id_ is None:
             raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
         return id_
-
-
-def _plain(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """Lets no text become a special token, and no text be padded or cut."""
-    tokenizer.encode_special_tokens = True
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 # A vocabulary learnt from the Web has a few tokens of many scripts that its model cannot read.
@@ -198,8 +191,6 @@ class Alphabet(NamedTuple):
 def script_of(character: str) -> str:
     """Returns the script of a letter, such as ``LATIN``, or nothing for what is not a letter.
 
-    Python has no property of scripts, so this is the first word of the letter's Unicode name. That
-    is right for all letters that texts consist of; ordinal indicators, for example, count as a
-    script of their own.
+    Python has no property of scripts, so it is the first word of the letter's Unicode name.
     """
     return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""

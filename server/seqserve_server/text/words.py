@@ -54,7 +54,6 @@ class WordCache:
     """The token ids of words that came before."""
 
     def __init__(self, divide: Callable[[str], list[int]], starts: frozenset[int]) -> None:
-        """Takes a function that divides a text, and the tokens that begin with :data:`START`."""
         self._divide, self._starts = divide, starts
         self._known: dict[str, list[int]] = {"": []}
 
@@ -94,7 +93,6 @@ class Joiner:
         spelled: Mapping[int, str],
         byte_ids: Collection[int],
     ) -> None:
-        """Takes a function that joins tokens, the written tokens, and which of these are bytes."""
         self._join = join
         self._written = Spellings(
             {id_: token.replace(START, " ") for id_, token in spelled.items()}

@@ -64,7 +64,8 @@ class BeamBatch:
             if not (has_end or search.may_be_over):
                 continue
             if has_end:
-                self._add_finished(index, continuations, is_end[index])
+                for column in is_end[index, : self._size].nonzero()[0].tolist():
+                    search.add(continuations.one(index, column), is_top=column == 0)
             totals = chosen.totals[index]
             if has_end and search.options.early_stopping:
                 # In CTranslate2 ended ones stay where too few others are left.
@@ -101,11 +102,7 @@ class BeamBatch:
         return ranked
 
     def _ends(self, continuations: Continuations, lengths: Array, is_longest: Array) -> Array:
-        """Returns which continuations are complete hypotheses, ``[G, 2 B]``.
-
-        Before the maximum length, a hypothesis that does not count is left out, so that another
-        takes its place.
-        """
+        """Returns which continuations are complete hypotheses that count, ``[G, 2 B]``."""
         counts = continuations.totals > -np.inf
         ends: Array = (continuations.tokens == self._eos) & counts
         for index, search in enumerate(self._searches):
@@ -117,10 +114,6 @@ class BeamBatch:
                     search.ends([*outputs[beam], token]) for beam, token in continued
                 ]
         return ends | is_longest[:, None]
-
-    def _add_finished(self, index: int, continuations: Continuations, is_end: Array) -> None:
-        for column in is_end[: self._size].nonzero()[0].tolist():
-            self._searches[index].add(continuations.one(index, column), is_top=column == 0)
 
     def _continue(self, chosen: Continuations, beams: Array, lengths: Array) -> None:
         """Assigns each next beam, ``[G, B]``, its row and its token."""

@@ -28,7 +28,6 @@ class BeamSearch:
     """The search of a request, or of one of its alternatives."""
 
     def __init__(self, rows: Rows, first: int) -> None:
-        """Starts the search of rows that have joined; ``first`` is one of them."""
         state = rows.states[first]
         self.rows = state.beams
         """Its rows, best first; empty once they have left."""
@@ -62,10 +61,7 @@ class BeamSearch:
         return max(1, math.floor(self.options.beam_size * self.options.patience + 0.5))
 
     def continuations(self, proposals: Proposals) -> Continuations | None:
-        """Ranks the continuations of a search that is inspected, at most ``2 B``, ``[1, N]``.
-
-        None where the graph's own stand.
-        """
+        """Ranks up to ``2 B`` continuations of an inspected search; None for the graph's."""
         proposed = [proposals.of(row) for row in self.rows]
         self._top_tokens = [TopTokens(proposal.top_tokens) for proposal in proposed]
         self._is_improbable = proposed[0].is_improbable
@@ -132,7 +128,12 @@ class BeamSearch:
         if length >= options.max_decoding_length or options.is_branching_token(length):
             return True
         if options.is_persistent:
-            return self.may_be_over and self._best_hope(length, best_score) <= -self._losses[-1]
+            penalty = options.length_penalty
+            # How long a growing hypothesis may become.
+            if options.early_stopping == "never" and penalty > 0:
+                length = options.max_decoding_length
+            hope = normalized(best_score, length, penalty)
+            return self.may_be_over and hope <= -self._losses[-1]
         if self._terms:
             # Only those end that hold all terms: one bank of many.
             return count >= max(self._num_wanted, round(self._num_enough / self._terms.num_banks))
@@ -141,13 +142,6 @@ class BeamSearch:
             # Without a penalty no later hypothesis can be better than one that ends on top.
             return self._top_finished and count >= self._num_wanted
         return count >= self._num_enough
-
-    def _best_hope(self, length: int, score: float) -> float:
-        """Returns the normalised score that a growing hypothesis is expected to end with."""
-        penalty = self.options.length_penalty
-        if self.options.early_stopping == "never" and penalty > 0:
-            length = self.options.max_decoding_length
-        return normalized(score, length, penalty)
 
     def close(self) -> list[tuple[Request, Finished]]:
         """Hands over what it has found; gives the answer where it was the last search."""

@@ -25,9 +25,7 @@ class Continuations(NamedTuple):
     """Continuations of the beams of each search, ``[G, N]`` each."""
 
     beams: Array
-    """Which beam is continued."""
     tokens: Array
-    """By which token."""
     log_probabilities: Array
     """Log-probability of only that token."""
     totals: Array
@@ -77,8 +75,8 @@ def _is_earlier(beams: int) -> Array:
 def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Continuations:
     """Ranks the continuations of beams with scores ``[G, B]`` by their top tokens ``[G, B, K]``.
 
-    Returns the best ``2 B`` of each search, among equals the first; fewer where there are fewer.
-    The total of a suppressed token is minus infinity: it does not count.
+    Returns the best ``2 B`` of each search, among equals the first. The total of a suppressed token
+    is minus infinity.
     """
     groups, beams, width = tokens.shape
     totals = (scores[:, :, None] + log_probabilities).reshape(groups, -1)
@@ -91,10 +89,7 @@ def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Continuation
 
 
 def continue_with(scores: Array, token: int, log_probability: float) -> Continuations:
-    """Continues all beams of one search, with scores ``[B]``, with the same token, ``[1, B]``.
-
-    The log-probability is NaN where the token is forced and does not count.
-    """
+    """Continues all beams of one search, with scores ``[B]``, with the same token, ``[1, B]``."""
     log_probabilities = np.full(len(scores), log_probability)
     totals = scores + np.nan_to_num(log_probabilities)
     beams, tokens = np.arange(len(scores)), np.full(len(scores), token)
@@ -102,11 +97,10 @@ def continue_with(scores: Array, token: int, log_probability: float) -> Continua
 
 
 def select_next(is_end: Array, ending: list[int], beams: int) -> Array:
-    """Selects the continuations that go on: the first ``beams``, ended ones replaced by later ones.
+    """Selects the columns ``[G, B]`` that go on: the first ones, ended ones replaced by later ones.
 
-    ``is_end`` is ``[G, N]``, N at least ``beams``; ``ending`` are the searches with an end among
-    their first ``beams``. Returns the columns ``[G, B]`` of the next beams. Where too few are left
-    that do not end, some that do stay.
+    ``ending`` are the searches with an end among their first ``beams``. Where too few are left that
+    do not end, some that do stay.
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     for search in ending:
@@ -128,10 +122,7 @@ class BeamReorder(NamedTuple):
 
 
 def reorder(rows: Array, beams: Array) -> BeamReorder:
-    """Assigns a row to each next beam; the first child keeps the row of its parent.
-
-    The rows of the beams, and the parent of each next beam, are ``[G, B]``.
-    """
+    """Assigns a row to each next beam; the first child keeps the row of its parent, ``[G, B]``."""
     same_parent = beams[:, :, None] == beams[:, None, :]
     is_copy = (same_parent & _is_earlier(rows.shape[1])).any(axis=2)
     parents = _take(rows, beams)

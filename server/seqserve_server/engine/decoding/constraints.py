@@ -20,7 +20,6 @@ from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
 
 Detokenize: TypeAlias = Callable[[Sequence[int]], str]
-"""Returns the text of tokens."""
 
 
 class End(NamedTuple):
@@ -43,7 +42,6 @@ class Constraints:
         candidates: Sequence[int] | Array,
         detokenize: Detokenize,
     ) -> None:
-        """Takes the options, and the tokens that the request may choose from."""
         self._options = options
         self.end_ids = frozenset(options.end_ids or (eos,))
         """Tokens that end a hypothesis."""
@@ -58,19 +56,8 @@ class Constraints:
     def suppressed(self, output: list[int]) -> list[int]:
         """Lists the tokens that must not come after ``output``.
 
-        Some token always stays: a hypothesis with nothing left to generate may end, whatever
-        suppresses its end. The minimum length yields first.
+        A hypothesis with nothing left to generate may end, whatever suppresses its end.
         """
-        suppressed = self._suppressed(output)
-        is_short = len(output) < self._options.min_decoding_length
-        if is_short and self._leaves_some(suppressed | self.end_ids):
-            suppressed |= self.end_ids
-        elif not self._leaves_some(suppressed):
-            suppressed -= self.end_ids
-        return sorted(suppressed)
-
-    def _suppressed(self, output: list[int]) -> set[int]:
-        """Finds the suppressed tokens, without the minimum length."""
         options = self._options
         suppressed: set[int] = set()
         for sequence in options.suppressed:
@@ -80,7 +67,12 @@ class Constraints:
                 suppressed.add(sequence[-1])
         if options.no_repeat_ngram_size:
             suppressed |= _repeating(output, options.no_repeat_ngram_size)
-        return suppressed
+        is_short = len(output) < options.min_decoding_length
+        if is_short and self._leaves_some(suppressed | self.end_ids):
+            suppressed |= self.end_ids
+        elif not self._leaves_some(suppressed):
+            suppressed -= self.end_ids
+        return sorted(suppressed)
 
     def _leaves_some(self, suppressed: set[int]) -> bool:
         is_fewer = len(suppressed) < len(self._candidates)
@@ -109,7 +101,6 @@ class Constraints:
         return End(StopReason.LENGTH, len(token_ids)) if is_longest else None
 
     def _covering(self, token_ids: list[int], text: str) -> int:
-        """Counts the first tokens whose text begins with ``text``."""
         for count in range(len(token_ids)):
             if self._detokenize(token_ids[:count]).startswith(text):
                 return count
@@ -117,7 +108,7 @@ class Constraints:
 
 
 def _repeating(output: list[int], size: int) -> set[int]:
-    """Finds the tokens that would complete an n-gram of ``size`` tokens a second time.
+    """Finds the tokens that would complete an n-gram a second time.
 
     Source: Paulus et al. 2017, "A Deep Reinforced Model for Abstractive Summarization", 2.5.
     """
@@ -131,8 +122,6 @@ def _repeating(output: list[int], size: int) -> set[int]:
 
 
 class _Continuation(NamedTuple):
-    """A continuation of a beam."""
-
     total: float
     beam: int
     token: int
@@ -153,7 +142,7 @@ class LexicalConstraints:
     ) -> Continuations:
         """Ranks the continuations of beams with scores ``[B]``, separately for each bank.
 
-        Returns at most ``2 B``, ``[1, N]``; the first ``B``, best first, go on.
+        Returns at most ``2 B``; the first ``B``, best first, go on.
         """
         beams = len(scores)
         # End tokens may be struck out below: as many more are listed, so that 2 B are left.
@@ -165,7 +154,11 @@ class LexicalConstraints:
         ]
         listed = [each for each in listed if each.total > MASKED_LOGIT / 2]
         # Where nothing else is left to generate, a hypothesis ends without its terms.
-        may_come = [each for each in listed if self._may_come(outputs[each.beam], each.token)]
+        may_come = [
+            each
+            for each in listed
+            if each.token not in self._end_ids or not missing_terms(self._terms, outputs[each.beam])
+        ]
         listed = may_come or listed
         banks: list[list[_Continuation]] = [[] for _ in range(self.num_banks)]
         met = [self._met(missing_terms(self._terms, output)) for output in outputs]
@@ -184,10 +177,6 @@ class LexicalConstraints:
     def _next_tokens(self, output: list[int]) -> list[int]:
         terms = (self._terms[index] for index in missing_terms(self._terms, output))
         return [term[matched_prefix(output, term)] for term in terms]
-
-    def _may_come(self, output: list[int], token: int) -> bool:
-        """Returns whether a token may come next: no hypothesis ends without its terms."""
-        return token not in self._end_ids or not missing_terms(self._terms, output)
 
     def _bank(self, output: list[int]) -> int:
         """Counts the tokens of the terms that are met, and of one that has begun."""

@@ -14,9 +14,9 @@ from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.rows import Rows, RowState
-from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
+from seqserve_server.engine.step import DraftReader
 
 MAX_TOKENS = 32
 """Tokens of a pass, which then takes less than twice as long as to encode as many."""
@@ -31,9 +31,8 @@ class DraftPass:
     def run(self, row: int, tokens: Sequence[int]) -> tuple[list[int], list[float]] | None:
         """Reads 2 to :data:`MAX_TOKENS` tokens in a row: the newest, and what may come next.
 
-        The row gets their keys and values, but is no longer than before. Returns the best next
-        token after each of them, and its log-probability; zeros where the last step of the cache
-        computed none. None while drafts are not read.
+        The row gets their keys and values, but is no longer. Returns the best next token after each
+        of them, and its log-probability, or zeros. None while drafts are not read.
         """
         outputs = self._reader.read(self._inputs(row, tokens))
         if outputs is None:
@@ -45,7 +44,6 @@ class DraftPass:
         return best[:, 0].tolist(), log_probabilities.tolist() or [0.0] * len(tokens)
 
     def _inputs(self, row: int, tokens: Sequence[int]) -> dict[str, Array]:
-        """Lists the inputs of a pass; it computes log-probabilities where the last step did."""
         cache, rows, length = self._cache, len(tokens), int(self._cache.lengths[row])
         source_length = max(int(cache.source_lengths[row]), MIN_LENGTH)
         only, has_scores = slice(row, row + 1), np.array(cache.returned_logprobs)
@@ -96,10 +94,7 @@ class Draft:
         self._pass_tokens = _FIRST_TOKENS
 
     def append(self, token: int) -> None:
-        """Takes the next token of the output.
-
-        After a mismatch the draft continues where the output's last two tokens next occur in it.
-        """
+        """Takes the next token of the output; after a mismatch, looks for the last two."""
         before, self._newest = self._newest, token
         if self._is_followed and self._tokens[self._next : self._next + 1] == (token,):
             self._next += 1
@@ -165,10 +160,7 @@ class Drafts:
             draft.append(int(self._rows.cache.tokens[state.row, 0]))
 
     def verify(self) -> Verified | None:
-        """Runs a pass for the first row that follows its draft.
-
-        Returns: None without such a row, or if steps are faster.
-        """
+        """Runs a pass for the first row that follows its draft, unless steps are faster."""
         if len(self._rows.states) > _MAX_ROWS:
             return None
         for state, draft in self._drafts.items():

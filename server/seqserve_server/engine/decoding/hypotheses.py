@@ -132,10 +132,9 @@ Attended = tuple[Hypothesis, Array]
 
 
 def coverage(weights: Array) -> float:
-    """Sums the logarithms of the attention that each source token got, at most 1 each.
+    """Sums the logarithms of the attention ``[T, S]`` that each source token got, at most 1 each.
 
-    ``weights`` is the attention of each target token to the source, ``[T, S]``. Source: Wu et al.
-    2016, "Google's Neural Machine Translation System", section 7, formula 14.
+    Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 7, formula 14.
     """
     attention = weights.sum(axis=0, dtype=np.float64)
     return float(np.log(np.minimum(attention[attention > 0], 1.0)).sum())

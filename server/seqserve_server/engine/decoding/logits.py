@@ -38,10 +38,7 @@ def largest(values: Array, count: int) -> Array:
 
 
 def normalized(score: float, length: int, penalty: float) -> float:
-    """Divides a score by the length to the power of the penalty, as CTranslate2 does.
-
-    The length counts the prefix and the end token.
-    """
+    """Divides a score by the length, prefix and end included, to the power of the penalty."""
     return float(score / max(length, 1) ** penalty)
 
 
@@ -81,12 +78,10 @@ def normalize(logits: Array, output: Sequence[int], columns: Columns) -> Array:
 def penalize_repetition(
     penalty: float, logits: Array, output: Sequence[int], columns: Columns
 ) -> Array:
-    """Makes tokens less likely that the row holds already.
+    """Divides positive logits of tokens that the row holds by the penalty, and multiplies others.
 
-    Divides positive logits by the penalty and multiplies negative ones. Suppressed tokens stay
-    suppressed, whatever the penalty.
-    Source: Keskar et al. 2019, "CTRL", section 4.1; for negative logits as in CTranslate2 and
-    Hugging Face's transformers.
+    Suppressed tokens stay so. Source: Keskar et al. 2019, "CTRL", section 4.1; for negative logits
+    as in CTranslate2.
     """
     of_output = (column_of(token, columns) for token in set(output))
     repeated = np.fromiter((column for column in of_output if column is not None), np.int64)
@@ -104,10 +99,7 @@ def prefer_prefix(
     output: Sequence[int],
     columns: Columns,
 ) -> Array:
-    """Moves a share of all probability to the next token of the prefix, while the row follows it.
-
-    The token keeps what it has of the rest. CTranslate2 calls this biased decoding.
-    """
+    """Moves a share of the probability to the next prefix token: CTranslate2's biased decoding."""
     length = len(output)
     if length < len(prefix) and tuple(output) == prefix[:length]:
         column = column_of(prefix[length], columns)

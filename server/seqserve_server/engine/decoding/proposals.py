@@ -61,10 +61,7 @@ class Proposals:
 def alternative(
     choices: RankedTokens | Distribution, index: int, options: DecodingOptions
 ) -> tuple[int, float] | None:
-    """Returns the first token of the alternative of this index, the most probable first.
-
-    None where it is too improbable; the first alternative never is.
-    """
+    """Returns the first token of the alternative of this index; None if it is too improbable."""
     pairs = choices.pairs(index + 1)
     if index == 0:
         return pairs[0]

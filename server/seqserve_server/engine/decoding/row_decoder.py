@@ -59,8 +59,7 @@ class RowDecoder:
     ) -> tuple[int, list[tuple[Request, Finished]]]:
         """Appends tokens to the only row of a request without a step, up to its end.
 
-        There are fewer of them than the row has left. Nothing of its request changes what comes
-        next. Returns how many it has taken, and the request where it is answered.
+        Returns how many it has taken, and the request where it is answered.
         """
         rows, state = self._rows, self._rows.states[row]
         pairs = zip(tokens, log_probabilities, strict=True)
@@ -130,11 +129,9 @@ class RowDecoder:
             log_probabilities[free] -= below
 
     def _sampled(self, rows: Array, values: Array) -> tuple[Array, Array]:
-        """Samples a column of ``values [R, N]`` for each row; see :func:`sample_all`."""
         return sample_all(values, self._rows.sampling.of(rows), self._random(rows))
 
     def _random(self, rows: Array) -> Array:
-        """Returns the random number of each row for its next token, ``[R]``."""
         numbers: Array = self._rows.random[rows, self._rows.cache.lengths[rows] - 1]
         return numbers
 

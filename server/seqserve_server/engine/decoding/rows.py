@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from seqserve_server.contract.events import TopTokens
-from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool, PartialHypothesis
 from seqserve_server.engine.decoding.logits import Processor, processors_of
@@ -26,11 +25,7 @@ class RowState:
     )
 
     def __init__(self, pool: HypothesisPool, index: int, beams: list[int]) -> None:
-        """Reads the options of the request, whose hypotheses the pool collects.
-
-        ``index`` is the index of the row's search in the request. ``beams`` are the rows of that
-        search, best first: one list that they all share.
-        """
+        """Takes the index of the row's search and its rows, best first, which share that list."""
         self.pool = pool
         self.index = index
         self.beams = beams
@@ -56,7 +51,6 @@ class Rows:
     """Arrays over all slots, and a :class:`RowState` for each row in use."""
 
     def __init__(self, cache: SlotCache, max_tokens: int) -> None:
-        """Allocates room for the longest target in every slot."""
         slots = cache.slots
         self.cache = cache
         self.states: dict[int, RowState] = {}
@@ -74,7 +68,6 @@ class Rows:
         self.has_no_beam = np.zeros(slots, np.bool_)
         """Rows that choose independently: greedy search and sampling."""
         self.num_without_beam = 0
-        """How many there are."""
         self.inspected_from = np.full(slots, NEVER, np.int32)
         """Tokens that a row without a beam has when it is first looked at by itself after a
         step."""
@@ -109,7 +102,9 @@ class Rows:
         searches = [list(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
         for index, row in enumerate(rows):
             self.states[row] = RowState(pool, index // size, searches[index // size])
-        inspected_from = _inspected_from(options)
+        is_inspected = options.is_inspected or options.suppression_depends_on_output
+        # Until its shortest length the mask of another one stays as it is.
+        inspected_from = 0 if is_inspected else options.min_decoding_length or NEVER
         for row in rows:
             self.scores[row] = 0.0
             self.max_lengths[row] = options.max_decoding_length
@@ -167,11 +162,11 @@ class Rows:
         self.forced_ends[row] = -1
 
     def branch(self, sources: Array, targets: Array, length: int) -> None:
-        """Copies rows, of ``length`` tokens at most, over other rows of the same beam search.
-
-        No target is among the sources. Keys and values are copied too.
-        """
-        self.cache.branch(sources, targets, self._shared(sources, targets, length))
+        """Copies rows, of ``length`` tokens at most, over others of their search, not sources."""
+        # What they have read alike: the begin token, then outputs.
+        differ = np.ones((len(sources), length + 1), np.bool_)
+        np.not_equal(self.tokens[sources, :length], self.tokens[targets, :length], differ[:, :-1])
+        self.cache.branch(sources, targets, differ.argmax(axis=1) + 1)
         for array in (self.tokens, self.log_probabilities):
             array[targets, :length] = array[sources, :length]
         if self._top_tokens:
@@ -179,20 +174,10 @@ class Rows:
                 if source in self._top_tokens:
                     self._top_tokens[target] = self._top_tokens[source].copy()
 
-    def _shared(self, sources: Array, targets: Array, length: int) -> Array:
-        """Counts the tokens that each two rows have read alike: the begin token, then outputs."""
-        differ = np.ones((len(sources), length + 1), np.bool_)
-        np.not_equal(self.tokens[sources, :length], self.tokens[targets, :length], differ[:, :-1])
-        shared: Array = differ.argmax(axis=1) + 1
-        return shared
-
     def append(
         self, rows: Array, lengths: Array | int, tokens: Array, log_probabilities: Array
     ) -> None:
-        """Appends one token to each of some rows, whatever the shape of the arrays.
-
-        The lengths count this token. Its log-probability is NaN where it is forced.
-        """
+        """Appends one token to each of some rows, whatever the shape of the arrays."""
         self.tokens[rows, lengths - 1] = tokens
         self.log_probabilities[rows, lengths - 1] = log_probabilities
 
@@ -220,11 +205,3 @@ class Rows:
     def suppress(self, row: int, output: list[int]) -> None:
         """Masks the tokens that a row must not generate after its output."""
         self.cache.suppress(row, self.states[row].constraints.suppressed(output))
-
-
-def _inspected_from(options: DecodingOptions) -> int:
-    """Finds the number of tokens at which the search must first inspect a row."""
-    if options.is_inspected or options.suppression_depends_on_output:
-        return 0
-    # Until then its mask stays as it is.
-    return options.min_decoding_length or NEVER

@@ -49,13 +49,9 @@ class SamplingParams(NamedTuple):
 
 
 def sample(log_probabilities: Array, params: SamplingParams, random: Array) -> Array:
-    """Samples a column of each row; returns int64 ``[R]``.
+    """Samples a column of each row, int64 ``[R]``, by random numbers in [0, 1).
 
-    Args:
-        log_probabilities: Of tokens in the order of :func:`sorted_for_sampling`, ``[R, K]``; they
-            need not be normalised.
-        params: Which tokens stay, and how likely they are.
-        random: Uniform random numbers in [0, 1), ``[R]``.
+    The log-probabilities ``[R, K]`` are in the order of :func:`sorted_for_sampling`.
     """
     cumulative = weights_of(log_probabilities, params).cumsum(axis=1)
     # The best token comes first, and is taken where rounding leaves a number on none.
@@ -66,16 +62,9 @@ def sample(log_probabilities: Array, params: SamplingParams, random: Array) -> A
 def sample_all(values: Array, params: SamplingParams, random: Array) -> tuple[Array, Array]:
     """Samples a column of each row where neither ``top_k`` nor ``top_p`` excludes any.
 
-    The columns keep their order. Sums of blocks locate the block of a random number, and only the
-    weights of that block are added up one by one.
-
-    Args:
-        values: Logits or log-probabilities of the columns, ``[R, N]``.
-        params: How likely they are.
-        random: Uniform random numbers in [0, 1), ``[R]``.
-
-    Returns:
-        The column, int64, and how far its value is below the highest one, ``[R]`` each.
+    ``values`` are logits or log-probabilities ``[R, N]``. Sums of blocks locate the block of a
+    random number, and only the weights of that block are added up one by one. Returns the column,
+    and how far its value is below the highest one, ``[R]`` each.
     """
     rows, width = np.arange(len(values)), values.shape[1]
     below = values.max(axis=1, keepdims=True) - values
@@ -121,10 +110,7 @@ def weights_of(log_probabilities: Array, params: SamplingParams) -> Array:
 
 
 def sorted_for_sampling(log_probabilities: Array, sampling: Sampling) -> Array:
-    """Sorts the tokens of a row, ``[V]``, as far as ``top_k`` or ``top_p`` needs it.
-
-    Returns the columns to sample among: those that stay come before the others, best first.
-    """
+    """Sorts the tokens of a row, ``[V]``, as far as ``top_k`` or ``top_p`` needs it; best first."""
     if sampling.top_k:
         return largest(log_probabilities, sampling.top_k)
     shifted = (log_probabilities - log_probabilities.max()).astype(np.float64)
@@ -133,11 +119,6 @@ def sorted_for_sampling(log_probabilities: Array, sampling: Sampling) -> Array:
     likely = largest(weights, _NUM_LIKELY)
     if weights[likely].sum() < sampling.top_p * weights.sum():
         return largest(weights, len(weights))
-    return _with_rest(likely, len(weights))
-
-
-def _with_rest(columns: Array, count: int) -> Array:
-    """Appends all other columns up to ``count``."""
-    rest = np.ones(count, np.bool_)
-    rest[columns] = False
-    return np.concatenate([columns, np.flatnonzero(rest)])
+    is_rest = np.ones(len(weights), np.bool_)
+    is_rest[likely] = False
+    return np.concatenate([likely, np.flatnonzero(is_rest)])

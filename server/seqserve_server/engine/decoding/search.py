@@ -50,7 +50,6 @@ class Search:
         shortlist: Shortlist | None = None,
         draft_pass: DraftPass | None = None,
     ) -> None:
-        """Starts with no row; without a draft pass, drafts are ignored."""
         self._cache = cache
         self._eos = manifest.tokens.eos
         self._vocabulary_size = manifest.architecture.vocabulary_size
@@ -122,10 +121,7 @@ class Search:
         return Advance(sorted(done), finished)
 
     def verify_draft(self) -> Verified | None:
-        """Appends the correct next tokens of its draft to a row, without a step.
-
-        None where no row has a draft that saves time now.
-        """
+        """Appends the correct next tokens of a draft to its row, if that saves time."""
         return self._drafts.verify() if self._drafts else None
 
     def interrupt(self, request: Request) -> Finished:

@@ -17,16 +17,12 @@ class StepOutputs(NamedTuple):
     """What one row needs."""
 
     top_k: int = 0
-    """Top tokens."""
     logits: bool = False
     """Whether it needs the logits of all tokens: its request changes them, or samples among all."""
 
     @classmethod
     def of(cls, options: DecodingOptions, *, is_limited: bool = False) -> StepOutputs:
-        """Reads what a request needs from its options.
-
-        One that ``is_limited`` chooses among some tokens only, whose logits every step gives.
-        """
+        """Reads what a request needs; where it is limited, every step gives the logits."""
         if options.is_plain:
             return PLAIN
         top_k = options.return_top_tokens
@@ -41,7 +37,6 @@ class StepOutputs(NamedTuple):
 
 
 PLAIN = StepOutputs()
-"""The graph's own choice is enough."""
 
 
 class RequestedOutputs:

@@ -38,11 +38,7 @@ _ALLOCATION = re.compile(r"Failed to allocate memory for requested buffer of siz
 
 
 def take_gpu(number: int) -> None:
-    """Lets this process see one GPU, before it has looked for any.
-
-    Args:
-        number: Its number among the visible ones. If it does not exist, CUDA reports that later.
-    """
+    """Lets this process see one visible GPU before it looks; CUDA reports a missing one later."""
     visible = os.environ.get(_VISIBLE)
     numbers = visible.split(",") if visible is not None else []
     if number < len(numbers):
@@ -55,10 +51,8 @@ def prepare() -> None:
     """Loads the libraries of CUDA that pip has installed, before a session looks for them.
 
     It also chooses the kernel of attention over caches: of two that ONNX Runtime has, the one that
-    it prefers takes up to three times as long for one query in each of many short rows.
-
-    Raises:
-        ProviderError: One is missing, or the driver, which pip does not install.
+    it prefers takes up to three times as long for one query in each of many short rows. Raises
+    ProviderError if a library is missing, or the driver, which pip does not install.
     """
     os.environ.setdefault(_KERNEL_OF_LONG_CACHES, "0")
     # A server writes no files, so the few kernels of cupy are compiled at each start.

@@ -40,11 +40,7 @@ class Device:
     """Whether it has kernels of attention over packed sources."""
 
     def __init__(self) -> None:
-        """Makes a stream on the first GPU that the process can see.
-
-        Raises:
-            ProviderError: The library of its arrays is missing.
-        """
+        """Makes a stream on the first GPU that the process can see; ProviderError without cupy."""
         try:
             cupy = importlib.import_module("cupy")
         except ImportError as error:
@@ -58,19 +54,13 @@ class Device:
         self._memory = 0, 0
 
     def __enter__(self) -> None:
-        """Begins to queue on the stream."""
         self._stream.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        """Goes back to the stream that was there before."""
         self._stream.__exit__(*error)
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Allocates an array.
-
-        Raises:
-            MemoryError: The memory of the GPU is full.
-        """
+        """Allocates an array; MemoryError if the memory of the GPU is full."""
         try:
             with self:
                 return self.arrays.zeros(shape, dtype)
@@ -121,11 +111,8 @@ class Device:
     ) -> tuple[str, dict[str, str]]:
         """Names ONNX Runtime's execution provider, with its options.
 
-        Args:
-            has_stream: Whether it queues its work on the stream, instead of a separate one.
-            records: Whether it records runs as CUDA graphs, which it then plays back.
-            plans: Whether it may take kernels of cuDNN for attention. They are the fastest, but
-                build a plan for each new shape, which takes some 80 ms.
+        It may queue its work on the stream, record runs as CUDA graphs, and take kernels of cuDNN
+        for attention. These are the fastest, but plan each new shape, which takes some 80 ms.
         """
         options = {"use_tf32": "0", "enable_cuda_graph": str(int(records))}
         if has_stream:
@@ -138,9 +125,8 @@ class Device:
 def run_options(graph_id: str | None = None) -> ort.RunOptions:
     """Makes options of a run that returns when all its work is queued.
 
-    Args:
-        graph_id: Of the CUDA graph that it records or plays back, or :data:`NOT_RECORDED`; None
-            where the session records nothing.
+    The id is that of the CUDA graph that it records or plays back, or :data:`NOT_RECORDED`; None
+    where the session records nothing.
     """
     options = ort.RunOptions()
     options.add_run_config_entry("disable_synchronize_execution_providers", "1")
@@ -152,8 +138,7 @@ def run_options(graph_id: str | None = None) -> ort.RunOptions:
 def recorded(session: ort.InferenceSession, binding: Any, device: Device) -> ort.RunOptions:
     """Records a run, which is run several times for that; returns the options that play it back.
 
-    Raises:
-        Exception: It could not be recorded; :meth:`Device.end_recording` must follow.
+    If it raises, :meth:`Device.end_recording` must follow.
     """
     options = run_options(str(next(_IDS)))
     with device.recording:

@@ -35,15 +35,12 @@ class Shape(NamedTuple):
     """Shape of a group of sources."""
 
     tokens: int
-    """Tokens of all sources."""
     sources: int
     longest: int
     """Tokens of the longest source, rounded up."""
 
 
 class _Plan(NamedTuple):
-    """An encoding of one shape."""
-
     binding: Any
     options: ort.RunOptions
     inputs: dict[str, Any]
@@ -57,14 +54,7 @@ class DeviceEncoder:
     def __init__(
         self, session: ort.InferenceSession, device: Device, width: int, dtype: np.dtype[Any]
     ) -> None:
-        """Takes the session of the graph.
-
-        Args:
-            session: May record.
-            device: Where it runs.
-            width: A, of a key or a value.
-            dtype: Of keys and values.
-        """
+        """Takes a session that may record, and the width and type of keys and values."""
         self._session, self._device = session, device
         self._names = {entry.name for entry in session.get_inputs()}
         self._outputs = session.get_outputs()
@@ -77,11 +67,7 @@ class DeviceEncoder:
         """That has recorded them: ONNX Runtime plays a recording back in no other one."""
 
     def record(self, longest: int, end_token: int) -> None:
-        """Records all shapes that have some; to be called in the thread that will encode.
-
-        Args:
-            longest: Maximum tokens of a source. end_token: The token that test sources consist of.
-        """
+        """Records all shapes up to the longest source, in the thread that will encode."""
         self._plans, self._thread, self._most = {}, threading.get_ident(), longest
         for shape in shapes(longest):
             sources = _filled([], shape, end_token, longest)
@@ -149,11 +135,7 @@ class DeviceEncoder:
 def shape_of(tokens: int, sources: int, longest: int, most: int) -> Shape | None:
     """Chooses the smallest recorded shape that a group of sources can be filled up to.
 
-    Args:
-        tokens: Of all sources.
-        sources: Their number.
-        longest: Tokens of the longest one.
-        most: Tokens that a source may have.
+    They have ``tokens`` together, and the longest one ``longest``; a source may have ``most``.
     """
     longest = _rounded(longest)
     size = max(_rounded(tokens), longest)
@@ -186,7 +168,6 @@ def _rounded(tokens: int) -> int:
 def _filled(
     sources: Sequence[Sequence[int]], shape: Shape, token: int, most: int
 ) -> list[Sequence[int]]:
-    """Adds sources of one token, and longer ones, until a group has a shape."""
     more = shape.sources - len(sources)
     room = shape.tokens - sum(map(len, sources)) - more
     filled = [*sources]
@@ -256,17 +237,12 @@ def _parts(
 def packed_inputs(
     sources: Sequence[Sequence[int]], names: set[str], longest: int = 0
 ) -> dict[str, Array]:
-    """Packs sources into the inputs of an encoder graph.
+    """Packs sources into the inputs of an encoder graph that have these names.
 
-    Args:
-        sources: Token ids, none of them empty.
-        names: Inputs of the graph.
-        longest: Length of the padded batch; by default the longest source's, rounded up.
-
-    Returns:
-        As :func:`pack`, and ``token_offset`` int32 ``[B, S]``, the places in the flattened padded
-        batch of all tokens, then of all padding; ``cumulative_sequence_length`` int32 ``[B + 1]``,
-        where each source begins, and where the last one ends.
+    As :func:`pack`, where ``longest`` is the longest source's length, rounded up, by default; and
+    ``token_offset`` int32 ``[B, S]``, the places in the flattened padded batch of all tokens, then
+    of all padding; ``cumulative_sequence_length`` int32 ``[B + 1]``, where each source begins, and
+    where the last one ends.
     """
     longest = longest or -(-max(map(len, sources)) // _MULTIPLE) * _MULTIPLE
     inputs = pack(sources, longest)

@@ -77,7 +77,6 @@ def _fuse_rms_norms(graph: Any) -> None:
 
 
 def _parts_from(node: Any, readers: dict[str, list[Any]]) -> list[Any] | None:
-    """Returns the parts of the RMS norm that begins with a node; None if the node begins none."""
     parts = [node]
     for kind in _PARTS[1:]:
         following = readers.get(parts[-1].outputs[0], [])

@@ -18,7 +18,6 @@ from seqserve_server.engine.decoder_state import (
     TargetState,
     allocate_state,
 )
-from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.gpu.encoder import DeviceEncoder, pack_attention
@@ -30,6 +29,7 @@ from seqserve_server.engine.graph_messages import MODEL, NUMPY_TYPES, graphs_of
 from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.session import check_provider, open_session
+from seqserve_server.engine.step import DraftReader
 
 _PRECISION = "fp16"
 _GROUP_TOKENS = 4096
@@ -42,12 +42,7 @@ class DeviceRuntime(Runtime):
     def __init__(
         self, folder: Path, manifest: Manifest, provider: Provider, device: Device
     ) -> None:
-        """Opens the graphs of the artifact in ``folder``.
-
-        Raises:
-            ProviderError: The provider is not available here.
-            ArtifactError: ONNX Runtime is too old or refuses a graph, or a graph is too old.
-        """
+        """Opens the graphs of an artifact, as :class:`Runtime` does."""
         self._device = device
         self._weights = Weights(folder / WEIGHTS, device)
         # Sessions read it without a copy.
@@ -64,11 +59,7 @@ class DeviceRuntime(Runtime):
             self._ends[end] = self._open_shared(DECODER, graph, device.provider(records=True))
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
-        """Encodes sources of any lengths together; the work is queued, not done, when it returns.
-
-        Args:
-            sources: Token ids, the end token last.
-        """
+        """Encodes sources of any lengths together; its work is queued when it returns."""
         return self._device_encoder.encode(sources)
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> DeviceStep:
@@ -174,11 +165,9 @@ class DeviceRuntime(Runtime):
 def open_runtime(
     folder: Path, manifest: Manifest, provider: Provider, threads: int, **options: Any
 ) -> Runtime:
-    """Opens an artifact on an execution provider; see :class:`Runtime`.
+    """Opens an artifact on an execution provider, as :class:`Runtime` does.
 
-    Raises:
-        ProviderError: The provider is not available, or does not take the artifact's precision.
-        ArtifactError: ONNX Runtime is too old or refuses a graph, or a graph is too old.
+    Raises ProviderError also if the provider does not take the artifact's precision.
     """
     if provider is not Provider.CUDA:
         return Runtime(folder, manifest, provider, threads, **options)
@@ -200,11 +189,7 @@ class Weights:
     """The tensors of one file."""
 
     def __init__(self, path: Path, device: Device) -> None:
-        """Copies the file, which has been checked.
-
-        Raises:
-            MemoryError: It does not fit into the memory of the GPU.
-        """
+        """Copies the file, which has been checked; MemoryError if it does not fit."""
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             self._data = device.zeros((len(data),), np.dtype(np.uint8))
             host = np.frombuffer(data, np.uint8)
@@ -215,12 +200,7 @@ class Weights:
     def share(self, graph: Any, options: ort.SessionOptions) -> list[ort.OrtValue]:
         """Shares with a session the tensors of its graph that are in the file.
 
-        Args:
-            graph: The message.
-            options: Of the session.
-
-        Returns:
-            Objects that must live as long as the session.
+        Returns objects that must live as long as the session.
         """
         shared = []
         for part in graphs_of(graph):

@@ -3,7 +3,8 @@
 A copy there takes as long as the host takes to start it, so several rows share one.
 """
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -18,23 +19,24 @@ from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.packing import Array, CrossKV
 
 
+def _queued(method: Callable[..., None]) -> Callable[..., None]:
+    @wraps(method)
+    def queued(self: Any, *arguments: Any) -> None:
+        with self._device:
+            method(self, *arguments)
+
+    return queued
+
+
 class DeviceCellState(CellState):
     """States of recurrent layers; see :class:`CellState`."""
 
     def __init__(self, device: Device, *size: Any) -> None:
-        """Allocates a vector for each layer and slot; otherwise like :class:`CellState`."""
         super().__init__(*size)
         self._device = device
 
-    def start(self, row: int | list[int]) -> None:
-        """Makes a row, or several, one that has read nothing."""
-        with self._device:
-            super().start(row)
-
-    def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Copies a row over another one."""
-        with self._device:
-            super().copy(source, target, begin, end)
+    start, copy = _queued(CellState.start), _queued(CellState.copy)
+    clear = _queued(CellState.clear)
 
     def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
         """Copies rows over other rows, none of them among the sources."""
@@ -42,24 +44,15 @@ class DeviceCellState(CellState):
             take = self._device.arrays.asarray
             super().branch(take(sources), take(targets), begins, ends)
 
-    def clear(self, length: int) -> None:
-        """Empties all rows."""
-        with self._device:
-            super().clear(length)
-
 
 class DeviceSelfAttentionCache(SelfAttentionCache):
     """Keys and values of target tokens; see :class:`SelfAttentionCache`."""
 
     def __init__(self, device: Device, *size: Any) -> None:
-        """Allocates room in every slot; otherwise like :class:`SelfAttentionCache`."""
         super().__init__(*size)
         self._device = device
 
-    def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Copies a row over another one."""
-        with self._device:
-            super().copy(source, target, begin, end)
+    copy, clear = _queued(SelfAttentionCache.copy), _queued(SelfAttentionCache.clear)
 
     def branch(self, sources: Array, targets: Array, begins: Array, ends: Array) -> None:
         """Copies rows over other rows, none of them among the sources."""
@@ -71,17 +64,11 @@ class DeviceSelfAttentionCache(SelfAttentionCache):
             entries = self.layers[:, take(sources), :, begin:end]
             self.layers[:, take(targets), :, begin:end] = entries
 
-    def clear(self, length: int) -> None:
-        """Empties all rows."""
-        with self._device:
-            super().clear(length)
-
 
 class DeviceCrossAttentionCache(CrossAttentionCache):
     """Keys and values of sources; rows that join are copied together before a step."""
 
     def __init__(self, device: Device, *size: Any) -> None:
-        """Allocates room in every slot; otherwise like :class:`CrossAttentionCache`."""
         super().__init__(*size)
         self._device = device
         self._joining: dict[int, tuple[CrossKV, int]] = {}

@@ -46,8 +46,6 @@ _Key: TypeAlias = tuple[int, StepSizes, int, int]
 
 
 class _Copy(NamedTuple):
-    """A part of an array of the host, and where it lies on the device."""
-
     device: int
     host: int
     bytes_a_row: int
@@ -56,8 +54,6 @@ class _Copy(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """A step of given sizes."""
-
     session: Any
     binding: Any
     options: ort.RunOptions
@@ -77,14 +73,10 @@ class DeviceStep:
         inputs: dict[str, Array],
         outputs: dict[str, Array],
     ) -> None:
-        """Keeps the buffers; each size is bound when it is first needed.
+        """Keeps the buffers, on the host or the device; a size is bound when it is first needed.
 
-        Args:
-            sessions: A session for each end's graph; None is the key of a step with all ends, which
-            is never recorded.
-            device: The device with keys and values.
-            inputs: A buffer for each input, as :class:`Step` takes them, on the host or the device.
-            outputs: A buffer for each output, likewise.
+        There is a session for each end's graph; None is the key of a step with all ends, which is
+        never recorded.
         """
         self._sessions = sessions
         self._device = device
@@ -142,10 +134,7 @@ class DeviceStep:
             upload(copy.device, copy.host, copy.bytes_a_row * rows + copy.bytes_beside)
 
     def _empty_rows_from(self, row: int) -> None:
-        """Lets rows that run only because their number is rounded up read one token.
-
-        Rows that ran there before may have been longer than the next step's maximum lengths.
-        """
+        """Lets rows that run only because their number is rounded up read one token."""
         for name in _READ_LENGTHS:
             array = self._inputs[name]
             zeros = np.zeros(self._slots - row, array.dtype)
@@ -179,7 +168,9 @@ class DeviceStep:
                     kind, address = self._device.name, self._device.address(own)
                 bind(name, kind, 0, np.dtype(own.dtype), shape, address)
                 bound.append(own)
-        self._send_constants(inputs)
+        constant = inputs[_CONSTANT]
+        address = self._device.address(self._on_device(_CONSTANT, constant))
+        self._device.upload(address, constant.ctypes.data, constant.nbytes)
         uploads = self._copies(inputs, padded, sizes)
         downloads = self._copies(outputs, padded, sizes)
         plan = _Plan(session._sess, binding._iobinding, run_options(), uploads, downloads, bound)
@@ -209,8 +200,8 @@ class DeviceStep:
     def _record(self, plan: _Plan, rows: int) -> ort.RunOptions:
         """Records a step, and puts states of recurrent layers back.
 
-        Recording runs it several times, and each run writes the next tokens over its inputs. The
-        step that follows sends the tokens again, and writes keys and values again.
+        Recording runs it several times, each on the tokens of the one before; the step that follows
+        sends them again.
         """
         with self._device:
             before = [states.copy() for states in self._states]
@@ -234,10 +225,7 @@ class DeviceStep:
     def _on_device(self, name: str, array: Any, size: int = 0) -> Any:
         """Returns an array of the device, or the device's copy of a host array.
 
-        Args:
-            name: Of the input or output.
-            array: On the host or the device.
-            size: Numbers that it has room for at least.
+        It has room for ``size`` numbers at least.
         """
         if self._device.is_home_of(array):
             return array
@@ -248,11 +236,6 @@ class DeviceStep:
                 room = min(1 << (size - 1).bit_length(), room)
             self._copies_on_device[key] = self._device.zeros((max(room, 1),), array.dtype)
         return self._copies_on_device[key]
-
-    def _send_constants(self, inputs: Mapping[str, Array]) -> None:
-        array = inputs[_CONSTANT]
-        address = self._device.address(self._on_device(_CONSTANT, array))
-        self._device.upload(address, array.ctypes.data, array.nbytes)
 
     def _copies(self, arrays: Mapping[str, Array], rows: int, sizes: StepSizes) -> list[_Copy]:
         """Lists what is copied of arrays of the host, with room for ``rows`` rows."""

@@ -51,12 +51,7 @@ _CACHE = "new_"
 
 
 def unbranched_graph(path: Path, end: End) -> bytes:
-    """Makes the graph of an end from a ``decoder.onnx`` that has been checked.
-
-    Args:
-        path: The file.
-        end: Which one.
-    """
+    """Makes the graph of an end from a ``decoder.onnx`` that has been checked."""
     model = MODEL.FromString(path.read_bytes())
     graph = model.graph
     nodes, tensors = list(graph.nodes), list(graph.tensors)
@@ -64,7 +59,7 @@ def unbranched_graph(path: Path, end: End) -> bytes:
     names = list(choice.outputs)
     for branch in end.branches:
         assert choice.kind == _CHOICE
-        part = _branch(choice, branch)
+        [part] = [part.graph for part in choice.attributes if part.name == branch]
         tensors += part.tensors
         stem += part.nodes
         given = [value.name for value in part.outputs]
@@ -120,8 +115,3 @@ def _with_one_search(nodes: list[Any]) -> list[Any]:
     [blocks] = [node for node in nodes if maxima.inputs[0] in node.outputs]
     best = make_node("ArgMax", [blocks.inputs[0]], [_BEST], axis=1, keepdims=1)
     return [best if _BEST in node.outputs else node for node in nodes]
-
-
-def _branch(choice: Any, name: str) -> Any:
-    [branch] = [part.graph for part in choice.attributes if part.name == name]
-    return branch

@@ -37,7 +37,6 @@ class BulkShare:
     """Counts the slots in use, and divides the others among workers. Used under a lock."""
 
     def __init__(self, slots: int, workers: int) -> None:
-        """Starts with free slots, as many for each worker."""
         self._slots, self._workers = slots, workers
         self._rows = {is_bulk: 0 for is_bulk in (False, True)}
         self._busy = [0] * workers

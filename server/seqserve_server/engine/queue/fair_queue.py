@@ -16,8 +16,6 @@ MAX_NORMAL_IN_A_ROW = 15
 
 
 class _Owner(NamedTuple):
-    """Requests with the same owner share the room of one client."""
-
     client_id: str
     priority: Priority
     is_bulk: bool
@@ -29,7 +27,6 @@ class Waiting:
 
     requests: int = 0
     tokens: int = 0
-    """Their source tokens."""
     rows: int = 0
     """Slots that they will take."""
 

@@ -47,9 +47,7 @@ _MIN_ENDED = 4
 class Pace:
     """Estimates how long work takes when every slot is busy, from the requests that have ended.
 
-    Every request that ends counts, whether or not others waited. While slots are free, requests are
-    faster than in a full engine, so the estimate is too short until the engine has been full for as
-    long as a request takes.
+    The estimate is too short until the engine has been full for as long as a request takes.
     """
 
     def __init__(self, slots: int) -> None:
@@ -98,8 +96,14 @@ class Admission:
     def check(self, request: Request, now_s: float, free: int) -> None:
         """Accepts a request that may wait; raises QueueFull for others."""
         objection = self._objection(request, now_s, free)
-        if objection:
-            raise self._refusal(request, *objection)
+        if objection is None:
+            return
+        bound, reason = objection
+        if not self._pace.is_known:
+            raise QueueFull(reason, _UNKNOWN_RETRY_S, bound)
+        # The engine is shared with the other clients that wait.
+        spacing_s = self._pace.duration_s(request.work) * max(self._queue.clients, 1)
+        raise QueueFull(reason, self._wait_s(request), bound, spacing_s)
 
     def _objection(self, request: Request, now_s: float, free: int) -> tuple[Bound, str] | None:
         waiting, tokens = self._queue.part(request.spec), len(request.spec.source)
@@ -125,7 +129,6 @@ class Admission:
         )
 
     def _too_long_wait(self, request: Request, now_s: float) -> tuple[Bound, str] | None:
-        """Objects to a request that would wait longer than makes sense."""
         max_wait_s, left_s = self._max_wait_s(request), request.spec.begin_by_s - now_s
         if max_wait_s == left_s == math.inf:
             # It may wait for as long as it takes, however long that is.
@@ -146,13 +149,6 @@ class Admission:
         pace = self._pace
         return max(MIN_MAX_WAIT_S, SHARE * pace.service_s, MIN_WAITING * pace.interval_s)
 
-    def _refusal(self, request: Request, bound: Bound, reason: str) -> QueueFull:
-        if not self._pace.is_known:
-            return QueueFull(reason, _UNKNOWN_RETRY_S, bound)
-        # The engine is shared with the other clients that wait.
-        spacing_s = self._pace.duration_s(request.work) * max(self._queue.clients, 1)
-        return QueueFull(reason, self._wait_s(request), bound, spacing_s)
-
     def _wait_s(self, request: Request) -> float:
         return self._pace.duration_s(self._queue.work_before(request))
 
@@ -168,13 +164,10 @@ class RequestQueue:
         self._queue = FairQueue()
         self._pace = Pace(slots)
         self._admission = Admission(self._queue, self._pace, limits)
-        self._changed = threading.Condition()
-        self._stopped = False
-
-    @property
-    def changed(self) -> threading.Condition:
+        self.changed = threading.Condition()
         """Held while the queue changes, by one thread as often as it likes."""
-        return self._changed
+        self.stopped = False
+        """Whether the threads that take requests should end."""
 
     @property
     def queue_depth(self) -> int:
@@ -186,31 +179,26 @@ class RequestQueue:
         """Waiting requests of low priority."""
         return self._queue.count(Priority.LOW)
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the threads that take requests should end."""
-        return self._stopped
-
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""
         self._queue.assert_idle()
 
     def submit(self, request: Request) -> None:
         """Adds a request; raises QueueFull, or Draining once the engine stops."""
-        with self._changed:
-            if self._stopped:
+        with self.changed:
+            if self.stopped:
                 raise Draining
             self._add(request)
             request.state = RequestState.WAITING
             # Not every worker may take it.
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def _add(self, request: Request) -> None:
         raise NotImplementedError
 
     def cancel(self, request: Request) -> bool:
         """Removes a request that waits; returns whether it was waiting, and so has left."""
-        with self._changed:
+        with self.changed:
             if request.state is not RequestState.WAITING:
                 return False
             self._leave(request)
@@ -225,10 +213,10 @@ class RequestQueue:
 
     def stop(self) -> list[Request]:
         """Hands out nothing more; returns the requests that still waited."""
-        with self._changed:
-            self._stopped = True
+        with self.changed:
+            self.stopped = True
             waiting = self._waiting()
             for request in waiting:
                 self._leave(request)
-            self._changed.notify_all()
+            self.changed.notify_all()
         return waiting

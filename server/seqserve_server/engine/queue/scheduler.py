@@ -67,11 +67,8 @@ class Scheduler(RequestQueue):
         self._next_late_s = min(self._next_late_s, request.spec.begin_by_s)
 
     def cancel(self, request: Request) -> bool:
-        """Cancels a request: at once if it waits, before the next step if it runs.
-
-        Returns whether it was waiting, and so has left already.
-        """
-        with self._changed:
+        """Cancels a request: at once if it waits, before the next step if it runs."""
+        with self.changed:
             if request.state is RequestState.RUNNING:
                 self._cancelled.add(request)
             return super().cancel(request)
@@ -79,15 +76,15 @@ class Scheduler(RequestQueue):
     def take(self, *, busy: int, free: int, budget_tokens: int, worker: int = 0) -> list[Request]:
         """Hands the next requests to a worker; they run from then on.
 
-        The first one is handed out whenever enough slots are free, however long its source is;
-        further ones only within the worker's share of all rows, and within the budget of source
-        tokens that are yet to be encoded.
+        The first one is handed out whenever enough slots are free; further ones only within the
+        worker's share of all rows, and within the budget of source tokens that are yet to be
+        encoded.
         """
         taken: list[Request] = []
         self._running.note(worker, busy)
         if not free or not self._queue:
             return taken
-        with self._changed:
+        with self.changed:
             now_s = self._clock()
             while free and busy < (part := self._part(worker)).rows:
                 request, passed = self._next(free, part)
@@ -97,28 +94,33 @@ class Scheduler(RequestQueue):
                     budget_tokens -= len(request.spec.source)
                 if taken and budget_tokens < 0:
                     break
-                self._begin(request, passed, now_s)
-                taken.append(request)
+                self._end_ahead(request)
                 rows = request.spec.rows
+                for other in passed:
+                    other.passed_rows += rows
+                self._queue.serve(request)
+                request.state = RequestState.RUNNING
+                self._started_s[request] = now_s
+                self._running.begin(request.spec)
+                taken.append(request)
                 busy += rows
                 free -= rows
                 self._running.note(worker, busy)
             if self._queue:
-                self._changed.notify_all()
+                self.changed.notify_all()
         return taken
 
     def take_ahead(self, budget_tokens: int, worker: int = 0) -> list[Request]:
-        """Returns the waiting requests whose sources a worker should encode now, the next ones
-        first.
+        """Returns the waiting requests whose sources a worker should encode now.
 
-        The list is empty while slots are free for all waiting requests. The requests keep waiting;
-        no other worker takes them until :meth:`note_encoded`. The budget is for their source
-        tokens, and for those that wait encoded.
+        It is empty while slots are free for all. No other worker takes them until
+        :meth:`note_encoded`. The budget is for their source tokens, and for those that wait
+        encoded.
         """
         ahead: list[Request] = []
         if self._queue.rows <= self._slots - self.running:
             return ahead
-        with self._changed:
+        with self.changed:
             left = budget_tokens - max(0, self._tokens_ahead - budget_tokens)
             part = self._part(worker)
             for request in islice(self._queue, _MAX_LOOK_AHEAD):
@@ -135,14 +137,13 @@ class Scheduler(RequestQueue):
 
     def note_encoded(self, requests: Iterable[Request]) -> None:
         """Lets workers take requests of :meth:`take_ahead`; those without a source come again."""
-        with self._changed:
+        with self.changed:
             for request in requests:
                 if request.encoded is None:
                     self._end_ahead(request)
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def _end_ahead(self, request: Request) -> None:
-        """Counts a request no longer that runs, leaves or could not be encoded."""
         if request.is_encoded_ahead:
             request.is_encoded_ahead = False
             self._tokens_ahead -= len(request.spec.source)
@@ -172,16 +173,6 @@ class Scheduler(RequestQueue):
             passed.append(request)
         return None, []
 
-    def _begin(self, request: Request, passed: list[Request], now_s: float) -> None:
-        self._end_ahead(request)
-        rows = request.spec.rows
-        for other in passed:
-            other.passed_rows += rows
-        self._queue.serve(request)
-        request.state = RequestState.RUNNING
-        self._started_s[request] = now_s
-        self._running.begin(request.spec)
-
     def _leave(self, request: Request) -> None:
         self._end_ahead(request)
         super()._leave(request)
@@ -190,7 +181,7 @@ class Scheduler(RequestQueue):
         """Removes waiting requests whose deadline or time limit has come."""
         if now_s < self._next_late_s:
             return []
-        with self._changed:
+        with self.changed:
             late = [request for request in self._queue if request.spec.begin_by_s <= now_s]
             for request in late:
                 self._leave(request)
@@ -203,7 +194,7 @@ class Scheduler(RequestQueue):
         """Returns the worker's requests that were cancelled since its last call."""
         if not self._cancelled:
             return []
-        with self._changed:
+        with self.changed:
             own = [
                 request
                 for request in dict.fromkeys(running)
@@ -214,7 +205,7 @@ class Scheduler(RequestQueue):
 
     def finish(self, requests: Iterable[Request], *, answered: bool = True) -> None:
         """Notes that requests have left their slots; only answered ones count for the pace."""
-        with self._changed:
+        with self.changed:
             for request in requests:
                 self._cancelled.discard(request)
                 request.state = RequestState.DONE
@@ -230,10 +221,8 @@ class Scheduler(RequestQueue):
     def wait_for_work(self, timeout_s: float, worker: int = 0) -> bool:
         """Blocks an idle worker until it can take a request; False after the timeout."""
         self._running.note(worker, 0)
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self._stopped or self._can_begin(worker), timeout_s
+        with self.changed:
+            return self.changed.wait_for(
+                lambda: self.stopped or self._next(math.inf, self._part(worker))[0] is not None,
+                timeout_s,
             )
-
-    def _can_begin(self, worker: int) -> bool:
-        return self._next(math.inf, self._part(worker))[0] is not None

@@ -45,7 +45,7 @@ class ScoreQueue(RequestQueue):
     @property
     def low_queue_depth(self) -> int:
         """Waiting requests of low priority."""
-        with self._changed:
+        with self.changed:
             low = sum(request.spec.priority is Priority.LOW for request in self._answers)
             return super().low_queue_depth + low
 
@@ -87,9 +87,9 @@ class ScoreQueue(RequestQueue):
 
     def take(self, timeout_s: float) -> list[Request]:
         """Waits for requests that run together next; returns none after a timeout."""
-        with self._changed:
+        with self.changed:
             self._is_busy = False
-            self._changed.wait_for(lambda: self._stopped or self.queue_depth, timeout_s)
+            self.changed.wait_for(lambda: self.stopped or self.queue_depth, timeout_s)
             self._is_busy = self.queue_depth > 0
             return self._take_answer() or self._take_targets()
 
@@ -104,7 +104,6 @@ class ScoreQueue(RequestQueue):
         return [answer]
 
     def _take_targets(self) -> list[Request]:
-        """Takes the next target, and more while requests want only scores."""
         self._answers_in_a_row = 0
         taken: list[Request] = []
         while self._queue and len(taken) < MAX_SCORE_BATCH:
@@ -119,7 +118,7 @@ class ScoreQueue(RequestQueue):
 
     def finish(self, events: Sequence[tuple[Request, Event]]) -> None:
         """Notes how the requests of the last pass ended."""
-        with self._changed:
+        with self.changed:
             for request, _ in events:
                 request.state = RequestState.DONE
                 if request.answer is None:

@@ -60,10 +60,7 @@ class _Node:
         return self.children[key]
 
     def work_before(self, path: tuple[str, ...], work: int) -> int:
-        """Estimates the work that is served before a new request of this much work.
-
-        Other children are estimated to send requests of the same size.
-        """
+        """Estimates the work that is served before a new request, if others send as large ones."""
         if not path:
             return self.work
         key, *rest = path

@@ -53,8 +53,7 @@ def refuse_few_files(options: ServeOptions) -> None:
 def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
     """Returns the channel arguments of the gRPC server.
 
-    Idle connections stay open: each costs only tens of KiB, and gRPC's clients write a line to
-    standard error when one is closed.
+    Idle connections stay open: gRPC's clients write a line when one is closed.
     """
     most = max(1, _open_files() - _OWN_FILES)
     return [
@@ -97,7 +96,10 @@ def peer_name(peer: str, metadata: Sequence[tuple[str, str | bytes]] | None, key
     if key:
         for name, value in metadata or ():
             if name == key.lower() and isinstance(value, str):
-                return _bounded(value)
+                if len(value) <= _MAX_CHARACTERS:
+                    return value
+                # Of the whole name, so that names with one beginning differ.
+                return hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
     return _host(peer)
 
 
@@ -109,13 +111,6 @@ def _host(peer: str) -> str:
     if kind == "ipv6":
         return _network(address)
     return peer[:_MAX_CHARACTERS]
-
-
-def _bounded(name: str) -> str:
-    """Returns a name, or a digest of the whole name, so that names with one beginning differ."""
-    if len(name) <= _MAX_CHARACTERS:
-        return name
-    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
 
 
 def _network(address: str) -> str:

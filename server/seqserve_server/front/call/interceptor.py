@@ -72,9 +72,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     ) -> None:
         """Starts without calls.
 
-        ``caller_metadata`` is the metadata key that names the client, and ``caller_share`` the
-        share of the memory for answers that one client may have. Without ``authorization`` calls
-        need no token.
+        ``caller_metadata`` is the metadata key that names the client. Without ``authorization``
+        calls need no token.
         """
         self._metrics, self._tracing, self._authorization = metrics, tracing, authorization
         self._caller_metadata = caller_metadata
@@ -142,11 +141,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         metadata: Any = context.invocation_metadata() if self._caller_metadata else ()
         return peer_name(context.peer(), metadata, self._caller_metadata)
 
-    async def _turn(self) -> None:
-        # Large requests that have come together are read in different turns of the event loop.
-        async with self._reading:
-            await asyncio.sleep(0)
-
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
         named: dict[str, Any] = {}
@@ -177,7 +171,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         async def unary(request: Message | Unreadable, context: wire.Context) -> bytes:
             async with self._call(method, context) as call:
                 if any(each.size > _LARGE_BYTES for each in call.reservations):
-                    await self._turn()
+                    # Those that have come together are read in different turns of the event loop.
+                    async with self._reading:
+                        await asyncio.sleep(0)
                 # gRPC would keep the message too until the client has taken the bytes.
                 data = wire.encoded(await behaviour(wire.readable(request), call))
                 if call.held is not None:
@@ -224,13 +220,14 @@ class _RunningCall:
         elif self._ended_by is not None and isinstance(error, asyncio.CancelledError):
             await self._fail(self._ended_by)
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):
-            self._report(self._why_cancelled())
+            elapsed_s = time.monotonic() - self._call.began_s
+            is_late = has_passed(self._context.time_remaining(), elapsed_s)
+            self._report(OUTCOMES[DeadlinePassed] if is_late else CANCELLED)
         else:
             # A panic of the tokenizer's library is not a subclass of Exception.
             await self._fail(error)
 
     def end(self, error: ServiceError) -> None:
-        """Ends the call with an error, wherever its handler is."""
         assert self._task is not None
         self._ended_by = error
         self._task.cancel()
@@ -245,11 +242,6 @@ class _RunningCall:
             _log.error("request %s", call.request_id, exc_info=error)
         id_ = (REQUEST_ID, call.request_id)
         await wire.aborted(self._context, code, failure.message, (id_, *failure.trailers))
-
-    def _why_cancelled(self) -> Outcome:
-        elapsed_s = time.monotonic() - self._call.began_s
-        is_late = has_passed(self._context.time_remaining(), elapsed_s)
-        return OUTCOMES[DeadlinePassed] if is_late else CANCELLED
 
     def _report(self, outcome: Outcome, failure: Failure | None = None) -> None:
         call = self._call

@@ -30,7 +30,6 @@ class ServerResources:
     """State that all calls of a server share."""
 
     answers: FairMemory = field(default_factory=FairMemory)
-    """Memory for answers."""
     texts: TextScheduler = field(default_factory=TextScheduler)
     """The turns of callers whose texts are to be read."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -59,9 +58,7 @@ class ServerCall(CallRecord):
     models: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
     resources: ServerResources = field(default_factory=ServerResources)
-    """State that the calls of the server share."""
     held: Reservation | None = None
-    """Memory for the answer."""
     is_one_of_many: bool = False
     """Whether the call has more requests."""
     reservations: set[Reservation] = field(default_factory=set)
@@ -93,7 +90,7 @@ class ServerCall(CallRecord):
     ) -> None:
         """Waits until there is memory for an answer, which the call holds until it is delivered.
 
-        Meanwhile the call holds the request, and ``held_bytes`` more.
+        Meanwhile it holds the request, and ``held_bytes`` more.
         """
         memory, most = self.resources.answers, self.resources.answers.max_per_caller
         if self.is_one_of_many and isinstance(request, generation_pb2.GenerateBatchRequest):
@@ -135,10 +132,7 @@ class ServerCall(CallRecord):
         )
 
     def adopt_model(self, request: ServerCall) -> None:
-        """Takes the model of one of many requests, if it has found one.
-
-        Requests may name several models; the call counts under the last one.
-        """
+        """Takes the model of one of many requests, if it has one; the last one counts."""
         if request.model:
             self.model, self.version = request.model, request.version
 
@@ -161,6 +155,5 @@ class Unreadable(InvalidRequest):
     """A request that protobuf cannot parse; handlers get it instead of the request."""
 
     def __init__(self, reason: str, data: bytes) -> None:
-        """Makes the error; ``data`` is the request as it came."""
         super().__init__("request", reason)
         self.data = data

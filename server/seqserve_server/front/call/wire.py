@@ -51,7 +51,7 @@ def tolerant(
 ) -> Callable[[bytes], Message | Unreadable]:
     """Wraps a deserializer so that it returns :class:`Unreadable` instead of raising.
 
-    A call whose message is the only one needs no more memory for messages than that.
+    A message that is the only one of its call needs no more memory.
     """
 
     def read(data: bytes) -> Message | Unreadable:
@@ -67,10 +67,9 @@ def tolerant(
 
 
 def at_end(end: Callable[[], object]) -> None:
-    """Has a function called at the end of the call whose task this is.
+    """Has a function called when gRPC no longer holds the answer of the call whose task this is.
 
-    That is when gRPC no longer holds the answer, because the client has taken it or is gone. A
-    callback of gRPC's context would hold the context, which holds the callback.
+    A callback of gRPC's context would hold the context, which holds the callback.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -82,9 +81,8 @@ async def aborted(
 ) -> NoReturn:
     """Ends a call with a status.
 
-    gRPC keeps the error that it raises with the call, and the error keeps all that the call has
-    held, so that a request of a megabyte would stay until the garbage collector finds the circle.
-    So the error forgets where it was raised.
+    gRPC keeps the error that it raises, which would keep all that the call has held. So the error
+    forgets where it was raised.
     """
     try:
         await context.abort(code, details, trailers)
@@ -100,7 +98,6 @@ def forget_origin(error: BaseException) -> None:
 
 
 Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
-"""The input of a handler: one request, or a stream of requests."""
 
 
 async def write(context: Context, response: Message) -> None:
@@ -126,10 +123,7 @@ def behaviour_of(handler: Handler) -> Any:
 
 
 def rewrapped(handler: Handler, behaviour: Any) -> Handler:
-    """Makes a handler of the same shape that runs another function and reads tolerantly.
-
-    The function may encode its responses itself.
-    """
+    """Makes a handler of the same shape that runs another function and reads tolerantly."""
     assert handler.request_deserializer is not None
     make = _MAKERS[handler.request_streaming, handler.response_streaming]
     wrapped: Handler = make(
@@ -146,8 +140,8 @@ def encoded(response: Message | bytes) -> bytes:
 def salvaged(message: Unreadable) -> list[tuple[generation_pb2.GenerateBulkRequest, bool]]:
     """Returns the requests of a bulk message that has text that is not UTF-8.
 
-    Each comes with whether it can be read; of those that cannot, only the id is there. Raises the
-    error itself if not even the fields of the message can be read.
+    Each comes with whether it can be read; if not, only its id is there. Raises the error itself if
+    not even the fields can be read.
     """
     fields = _fields_of(message, message.data)
     more = [value for number, value in fields if number == _MORE and isinstance(value, bytes)]

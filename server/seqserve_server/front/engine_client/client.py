@@ -7,17 +7,81 @@ Call every method from the loop, except :meth:`RemoteEngine.load`,
 import asyncio
 import logging
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
 
 from seqserve_server.contract import messages
 from seqserve_server.contract.errors import EngineFault
 from seqserve_server.contract.stats import Ready
 from seqserve_server.front.engine_client.engine import EngineStatus, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
-from seqserve_server.process import logs
+from seqserve_server.process import child_process, logs
+from seqserve_server.process.logs import LogFormat, LogLevel
+
+# Heartbeats are compared several times within the limit, so that a pause of the whole machine, as
+# of a suspended VM, fails one comparison, not all.
+_STALL_CHECKS = 10
+
+
+class EngineProcess:
+    """A process that runs one engine, and the front's end of its socket."""
+
+    module = "seqserve_server.engine"
+
+    def __init__(
+        self,
+        setup: messages.Setup,
+        log_format: LogFormat,
+        log_level: LogLevel,
+        *,
+        is_shared: bool = False,
+        end_timeout_s: float = 10.0,
+    ) -> None:
+        """Starts the process and sends it the setup; :meth:`connect` is for one that ``is_shared``.
+
+        :meth:`end` kills it after ``end_timeout_s``: a step may be running.
+        """
+        self._label = "/".join(setup.folder.parts[-2:])
+        self._end_timeout_s = end_timeout_s
+        pairs = [socket.socketpair() for _ in range(1 + is_shared)]
+        self.channel, *self._doors = (ours for ours, _ in pairs)
+        with ExitStack() as stack:
+            descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
+            self._process = child_process.start(
+                self.module,
+                *(log_format.value, log_level.value, *map(str, descriptors)),
+                stdin=subprocess.DEVNULL,
+                pass_fds=descriptors,
+            )
+        self.channel.sendall(messages.encode_message(setup))
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def connect(self) -> socket.socket:
+        """Returns our end of a further socket, for another front."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._doors[0], [b"c"], [theirs.fileno()])
+        return ours
+
+    def end(self) -> None:
+        """Waits until the process has ended, and kills it after a timeout; blocks."""
+        for door in self._doors:
+            door.close()
+        status = child_process.end(self._process, self._end_timeout_s)
+        if status is None:
+            # Not its fault if it was still loading a model that was refused meanwhile.
+            fields = {"model": self._label, "seconds": self._end_timeout_s}
+            logs.event("engine process did not end and was killed", fields, logging.WARNING)
+        elif status:
+            fields = {"model": self._label, "status": status}
+            logs.event("engine process ended abnormally", fields, logging.ERROR)
 
 
 class RemoteEngine(EngineLink):
@@ -35,8 +99,7 @@ class RemoteEngine(EngineLink):
     ) -> None:
         """Launches the process at once, so that several engines load in parallel.
 
-        A host that has died is launched again. One with a thread that hangs for ``stall_s`` is
-        killed; 0 for never. The others are as in :class:`EngineLink`.
+        One with a thread that hangs for ``stall_s`` is killed; 0 for never.
         """
         super().__init__(label, refusals, request_ids)
         self._launch = launch
@@ -110,13 +173,23 @@ class RemoteEngine(EngineLink):
             self._watching = asyncio.create_task(self._watch())
 
     def further_socket(self) -> socket.socket:
-        """Connects another front; returns the front's end. Raises OSError if the host has ended."""
+        """Connects another front and returns its end; OSError if the host has ended."""
         if self._host is None:
             raise BrokenPipeError
         return self._host.connect()
 
     async def _watch(self) -> None:
-        await self.stats.until_stalled(self._stall_s)
+        seen: tuple[int, ...] = ()
+        checks = 0
+        while checks < _STALL_CHECKS:
+            self._ask_stats(Future())
+            await asyncio.sleep(self._stall_s / _STALL_CHECKS)
+            beats = self.last_reply.heartbeats
+            # A thread that makes no progress keeps its number.
+            if beats and all(now != then for now, then in zip(beats, seen, strict=False)):
+                seen, checks = beats, 0
+            else:
+                checks += 1
         fields = {"model": self.label, "seconds": self._stall_s}
         logs.event("engine has stood still and is ended", fields, logging.ERROR)
         if self._transport is not None:

@@ -21,9 +21,7 @@ class AnsweringEngine(Protocol):
     """An engine that answers requests, in this process or in others."""
 
     capacity: Ready
-    """Its capacity, once it is loaded."""
     refusals: RefusalCache
-    """Its recent refusals."""
 
     @property
     def pending(self) -> int:
@@ -32,8 +30,7 @@ class AnsweringEngine(Protocol):
     def submit(self, spec: Spec, receive: Receive) -> int:
         """Begins a request, whose events ``receive`` gets in the loop; returns its id.
 
-        Raises Draining if no new requests are taken, and ModelUnavailable if every process has
-        ended and is being restarted.
+        Raises Draining if no requests are taken, and ModelUnavailable if every process restarts.
         """
 
     def cancel(self, request_id: int, *, is_late: bool = False) -> None:
@@ -92,8 +89,8 @@ class ServingEngine(AnsweringEngine, Protocol):
     async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
         """Requests new statistics; returns the last known ones of a process that does not answer.
 
-        With ``when_idle`` it waits until no row is left and all rows are counted. A cancelled call
-        has ended at once, but is counted when its rows leave.
+        With ``when_idle`` it waits until no row is left: cancelled ones are counted when they
+        leave.
         """
 
     def close(self) -> None:
@@ -102,20 +99,10 @@ class ServingEngine(AnsweringEngine, Protocol):
     async def stop(self) -> None:
         """Ends all processes at the same time; unfinished requests fail."""
 
-    def watch(self, on_change: Callable[[], None]) -> None:
-        """Calls ``on_change`` when :attr:`status` may have changed."""
-
-    async def start(self) -> None:
-        """Starts to exchange messages with processes that are ready."""
-
-    def terminate(self) -> None:
-        """Ends all processes; blocks."""
-
 
 MIN_RETRY_S = 0.05
 MAX_RETRY_S = 30.0
 MAX_KEYS = 1024
-"""Flows that are remembered."""
 MAX_REPEAT_S = 0.02
 """Longest that a refusal is repeated without asking the engine; too short for people to notice."""
 # A queue that is worked off quickly may be empty before the engine is asked again.
@@ -155,7 +142,7 @@ class RefusalCache:
         self._refusals: dict[QueueKey, _Refusal] = {}
 
     def refused(self, key: QueueKey, full: QueueFull) -> QueueFull:
-        """Keeps the engine's refusal and makes the error for the caller."""
+        """Keeps the engine's refusal; returns the error for the caller."""
         now_s = self._clock()
         repeat_s = min(MAX_REPEAT_S, _REPEAT_SHARE * full.retry_after_s)
         until_s = now_s if full.bound in _OWN_BOUNDS else now_s + repeat_s

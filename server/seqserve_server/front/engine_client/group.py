@@ -16,10 +16,9 @@ from contextlib import suppress
 
 from seqserve_server.contract.request import Spec
 from seqserve_server.contract.stats import Ready, StatsReply
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.client import EngineProcess, RemoteEngine
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
 STATS_TIMEOUT_S = 2.0
@@ -34,10 +33,7 @@ class EngineGroup:
     """
 
     def __init__(self, engines: Sequence[EngineLink], refusals: RefusalCache) -> None:
-        """Takes engines that share their refusals and the ids of their requests.
-
-        Of engines with equally many requests, the first gets the next one.
-        """
+        """Takes engines that share refusals and ids; among equals the first gets a request."""
         self._engines = engines
         self.refusals = refusals
         """Recent refusals. The engine that refused had the fewest requests."""
@@ -46,15 +42,6 @@ class EngineGroup:
 
     def __len__(self) -> int:
         return len(self._engines)
-
-    def terminate(self) -> None:
-        """Ends the processes that this one has started; blocks."""
-
-    def watch(self, on_change: Callable[[], None]) -> None:
-        """Calls ``on_change`` when :attr:`status` of such a process may have changed."""
-
-    async def start(self) -> None:
-        """Starts to exchange messages with such processes."""
 
     @property
     def pending(self) -> int:
@@ -134,10 +121,7 @@ class LaunchedGroup(EngineGroup):
         new_breaker: Callable[[], CircuitBreaker] = CircuitBreaker,
         refusals: RefusalCache | None = None,
     ) -> None:
-        """Launches all processes at once, so that they load in parallel.
-
-        Takes the arguments of :class:`RemoteEngine`, with a launch for each process.
-        """
+        """Launches all processes at once, so that they load in parallel."""
         self.engines: list[RemoteEngine] = []
         """The engines, one a process."""
         super().__init__(self.engines, refusals or RefusalCache())

@@ -7,6 +7,7 @@ The other end is ``seqserve_server.engine.host``. Call every method from the loo
 import asyncio
 import itertools
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import NamedTuple, cast
@@ -16,9 +17,8 @@ from seqserve_server.contract.errors import Draining, ModelUnavailable, QueueFul
 from seqserve_server.contract.events import Failed
 from seqserve_server.contract.messages import Message, Together
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.contract.stats import Ready, StatsReply
+from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
 from seqserve_server.front.engine_client.engine import EngineStatus, QueueKey, Receive, RefusalCache
-from seqserve_server.front.engine_client.process import StatsClient
 
 _RESTARTING = "the engine of {} has failed and is being started again"
 
@@ -39,8 +39,7 @@ class EngineLink:
     ) -> None:
         """Has no socket before :meth:`connect`.
 
-        The label is model and version, for the log. The engines of one version share their refusals
-        and request ids.
+        The label is for the log. The engines of one version share their refusals and ids.
         """
         self.label = label
         self._request_ids = request_ids or itertools.count(1)
@@ -52,8 +51,11 @@ class EngineLink:
         self._closed = False
         self.capacity = Ready(0, 0, 0)
         """Capacity of the engine, once it is loaded."""
-        self.stats = StatsClient(self._send)
-        """Its statistics, over all its processes."""
+        self.last_reply = StatsReply(0, 0, EngineStats())
+        """The newest statistics, over all its processes."""
+        self._asked: deque[Future[StatsReply]] = deque()
+        # Statistics of processes that have ended: counters never fall.
+        self._past = EngineStats()
         self.refusals = refusals or RefusalCache()
         """Recent refusals of this engine."""
         self.fault = ""
@@ -124,13 +126,8 @@ class EngineLink:
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
-        self.stats.answer_all()
+        self._answer_stats(len(self._asked))
         self._fail("the version was unloaded while the call ran; call again")
-
-    @property
-    def last_reply(self) -> StatsReply:
-        """The newest statistics."""
-        return self.stats.last_reply
 
     def request_stats(self) -> Future[StatsReply]:
         """Requests new statistics from the engine; from any thread."""
@@ -138,14 +135,22 @@ class EngineLink:
         if self._loop is None or self._loop.is_closed():
             reply.set_result(self.last_reply)
         else:
-            self._loop.call_soon_threadsafe(self._request_stats, reply)
+            self._loop.call_soon_threadsafe(self._ask_stats, reply)
         return reply
 
-    def _request_stats(self, reply: Future[StatsReply]) -> None:
+    def _ask_stats(self, reply: Future[StatsReply]) -> None:
         if self._transport is None:
             reply.set_result(self.last_reply)
         else:
-            self.stats.request(reply)
+            self._asked.append(reply)
+            self._send(messages.GetStats())
+
+    def _answer_stats(self, count: int) -> None:
+        for _ in range(count):
+            reply = self._asked.popleft()
+            # The waiting task may already be cancelled.
+            if reply.set_running_or_notify_cancel():
+                reply.set_result(self.last_reply)
 
     def _send(self, message: Message) -> None:
         if self._transport is None or self._loop is None:
@@ -177,7 +182,8 @@ class EngineLink:
                     event = Failed(self.refusals.refused(key, event.error))
                 request.receive(event, timeline)
         elif isinstance(message, StatsReply):
-            self.stats.receive(message)
+            self.last_reply = message._replace(stats=self._past + message.stats)
+            self._answer_stats(1)
 
     def connected(self, transport: asyncio.BaseTransport) -> None:
         """Takes the transport of the socket."""
@@ -194,7 +200,9 @@ class EngineLink:
             return False
         self._transport = None
         self._others = 0
-        self.stats.lost()
+        self._past = self.last_reply.stats
+        self.last_reply = StatsReply(0, 0, self._past)
+        self._answer_stats(len(self._asked))
         self._fail(_RESTARTING.format(self.label))
         return True
 
@@ -208,7 +216,7 @@ class EngineLink:
 class _Reader(asyncio.Protocol):
     def __init__(self, link: EngineLink) -> None:
         self._link = link
-        self._decoder = messages.MessageDecoder()
+        self._frames = messages.Frames()
         self._transport: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -216,8 +224,8 @@ class _Reader(asyncio.Protocol):
         self._link.connected(transport)
 
     def data_received(self, data: bytes) -> None:
-        for message in self._decoder.feed(data):
-            self._link.receive(message)
+        for body in self._frames.feed(data):
+            self._link.receive(messages.decoded(body))
 
     def connection_lost(self, exception: Exception | None) -> None:
         self._link.disconnected(self._transport)

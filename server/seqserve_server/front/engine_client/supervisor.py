@@ -108,7 +108,7 @@ class Startable(Protocol):
     """An engine that can be started again."""
 
     def terminate(self) -> None:
-        """Ends its remaining processes; blocks."""
+        """Ends what is left of it; blocks."""
 
     def load(self) -> None:
         """Starts its process and waits until it is ready; blocks."""
@@ -127,10 +127,7 @@ class Supervisor:
         breaker: CircuitBreaker,
         names: tuple[str, str] = ("engine", "model"),
     ) -> None:
-        """Does nothing before the engine, or another process, fails.
-
-        The log calls the process and its label by ``names``.
-        """
+        """Does nothing before the process fails, which the log calls by ``names``."""
         self._noun, key = names
         self._facts = {key: label}
         self._engine = engine
@@ -179,8 +176,12 @@ class Supervisor:
         fields = {**self._facts, "restart": self.restarts, "seconds": seconds}
         logs.event(f"{self._noun} has started again", fields)
         self.on_change()
-        if not self.is_trusted:
-            await self._end_trial()
+        if self.is_trusted:
+            return
+        while not self.is_trusted:
+            await asyncio.sleep(self._breaker.trial_left_s)
+        logs.event(f"{self._noun} has survived its trial", self._facts)
+        self.on_change()
 
     async def _try(self) -> bool:
         # Remains of the engine.
@@ -195,9 +196,3 @@ class Supervisor:
             logs.event(f"{self._noun} could not be started again", fields, logging.ERROR)
             return False
         return True
-
-    async def _end_trial(self) -> None:
-        while not self.is_trusted:
-            await asyncio.sleep(self._breaker.trial_left_s)
-        logs.event(f"{self._noun} has survived its trial", self._facts)
-        self.on_change()

@@ -38,7 +38,6 @@ class Front:
     """A front process, which is started again when it has ended."""
 
     def __init__(self, number: int, options: ServeOptions, state: Callable[[], FrontState]) -> None:
-        """Launches the process at once; ``state`` returns what it must know."""
         self.number = number
         self._options = options
         self._state = state
@@ -165,9 +164,8 @@ class Front:
     async def tell(self) -> None:
         """Sends the front all versions, engines and states that it does not know.
 
-        Raises:
-            PeerGoneError: It has ended.
-            SeqserveError: It cannot read a version; of all others it has been told.
+        Raises PeerGoneError if it has ended, and SeqserveError if it cannot read a version; of all
+        others it has been told.
         """
         async with self._telling:
             await self._tell()
@@ -217,10 +215,7 @@ class Front:
             self._pids = {known: pid for known, pid in self._pids.items() if known[:2] != key}
 
     async def drain(self, timeout_s: float) -> bool:
-        """Finishes the calls of the front and ends its process.
-
-        Returns whether all calls finished in time.
-        """
+        """Finishes the calls of the front, ends its process; tells whether all finished in time."""
         self._closed = True
         self._supervisor.stop()
         finished = False

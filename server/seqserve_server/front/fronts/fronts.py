@@ -6,7 +6,6 @@ no calls: each front listens at the same port, and the system spreads connection
 """
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -40,7 +39,13 @@ class Fronts:
         if not CAN_SHARE_PORTS:
             raise OptionError("--front-processes: this system has one; only Linux shares a port")
         # Nothing listens at it, but it keeps the port for fronts that are started again.
-        self._reserved = reserved_port(options.host, options.port)
+        try:
+            self._reserved = held_port(options.host, options.port)
+        except (OSError, UnicodeError) as error:
+            raise StartupError(
+                f"--port: cannot listen on {options.host} port {options.port}: {error}; --port 0"
+                " takes any free one"
+            ) from None
         port = self._reserved.getsockname()[1]
         own = part_of(options, port)
         self._options = options
@@ -57,7 +62,7 @@ class Fronts:
         rollout.on_change = self._tell
         rollout.deployment.on_started = self._started
         rollout.deployment.until_idle = self._until_idle
-        metrics.show_fronts(self._families)
+        metrics.read_calls = self._families
         handlers = handlers_of(self._load, self._unload, self._set_traffic)
         for front in self._fronts:
             front.handlers = handlers
@@ -90,10 +95,7 @@ class Fronts:
             await front.start()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Refuses new calls, finishes those that were accepted, and stops.
-
-        Returns whether every call finished in time; the others end with UNAVAILABLE.
-        """
+        """Refuses new calls, finishes the others and stops; tells whether all finished in time."""
         self._rollout.close()
         finished = await asyncio.gather(*(front.drain(timeout_s) for front in self._fronts))
         await self._rollout.stop()
@@ -194,16 +196,6 @@ def part_of(options: ServeOptions, port: int) -> ServeOptions:
         cache_mb=-(-options.cache_mb // count),
         max_connections=options.max_connections and -(-options.max_connections // count),
     )
-
-
-def reserved_port(host: str, port: int) -> socket.socket:
-    """Holds a port, 0 for any free one, as :func:`held_port`; StartupError if it cannot be had."""
-    try:
-        return held_port(host, port)
-    except (OSError, UnicodeError) as error:
-        raise StartupError(
-            f"--port: cannot listen on {host} port {port}: {error}; --port 0 takes any free one"
-        ) from None
 
 
 # Of these the worst front counts; all other values are sums.

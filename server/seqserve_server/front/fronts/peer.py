@@ -51,9 +51,9 @@ class Peer:
     def __init__(
         self, channel: socket.socket, handlers: Mapping[str, Handler], on_gone: Callable[[], None]
     ) -> None:
-        """Takes a socket of a pair, and what the other end may call.
+        """Takes a socket, and what the other end may call.
 
-        ``on_gone`` is called when the other end has closed its socket, unless :meth:`close` was.
+        ``on_gone`` is called when the other end has closed it, unless :meth:`close` was.
         """
         self._channel = channel
         self._handlers = handlers
@@ -70,9 +70,9 @@ class Peer:
         self._loop.add_reader(channel, self._readable)
 
     async def call(self, name: str, *arguments: Any, channel: socket.socket | None = None) -> Any:
-        """Calls a handler of the other end, and raises its error; closes a socket that it is given.
+        """Calls a handler of the other end, and raises its error, or PeerGoneError if it has ended.
 
-        Raises PeerGoneError if the other process has ended.
+        A socket that it is given is closed.
         """
         if self._channel.fileno() < 0:
             raise PeerGoneError(name)
@@ -114,16 +114,21 @@ class Peer:
         for body in self._frames.feed(data):
             message = pickle.loads(body)
             if isinstance(message, _Call):
-                task = asyncio.create_task(self._serve(message, self._arguments(message)))
+                arguments = message.arguments
+                if message.has_socket:
+                    arguments += (socket.socket(fileno=self._received.popleft()),)
+                task = asyncio.create_task(self._serve(message, arguments))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
-                self._answered(message)
-
-    def _arguments(self, call: _Call) -> tuple[Any, ...]:
-        if not call.has_socket:
-            return call.arguments
-        return (*call.arguments, socket.socket(fileno=self._received.popleft()))
+                future = self._waiting.get(message.number)
+                # Its caller may have left.
+                if future is None or future.done():
+                    continue
+                if message.error is not None:
+                    future.set_exception(message.error)
+                else:
+                    future.set_result(message.value)
 
     async def _serve(self, call: _Call, arguments: tuple[Any, ...]) -> None:
         try:
@@ -140,16 +145,6 @@ class Peer:
             answer = _Answer(call.number, value, None)
         if self._channel.fileno() >= 0:
             self._send(answer)
-
-    def _answered(self, answer: _Answer) -> None:
-        future = self._waiting.get(answer.number)
-        # Its caller may have left.
-        if future is None or future.done():
-            return
-        if answer.error is not None:
-            future.set_exception(answer.error)
-        else:
-            future.set_result(answer.value)
 
     def _send(self, message: _Call | _Answer, channel: socket.socket | None = None) -> None:
         descriptors = []

@@ -63,10 +63,9 @@ class SharedVersions:
     """The versions in a front; the same for its services as a :class:`Rollout`."""
 
     def __init__(self, loader: Loader, metrics: Metrics, first: int, main: Callable[[], Peer]):
-        """Knows no version before the main process tells of some; ``main`` returns it.
+        """Knows no version before the main process, ``main``, tells of some.
 
-        When all engine processes of a version have equally many requests, the ``first`` gets the
-        next.
+        When all engine processes are equally busy, the ``first`` gets the next request.
         """
         self.repository = Repository()
         self.on_change: Callable[[], None] = lambda: None

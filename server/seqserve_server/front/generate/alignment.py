@@ -15,8 +15,7 @@ from seqserve_server.contract.events import Hypothesis
 from seqserve_server.front.generate.languages import Affixes
 from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.text.splitting import Span
-from seqserve_server.text.text_stream import REPLACEMENT
-from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.tokenizer import REPLACEMENT, Tokenizer
 
 
 class Link(NamedTuple):
@@ -51,7 +50,7 @@ def message_of(links: Sequence[Link]) -> generation_pb2.Alignment:
 
 
 def alignment(asked: Asked) -> Feature | None:
-    """Returns the feature, if the request has it."""
+    """Returns the feature of a request that has it."""
     return Alignment(asked) if asked.options.return_alignment else None
 
 
@@ -164,10 +163,7 @@ def _place(
     ids: Sequence[int],
     tokenizer: Tokenizer,
 ) -> None:
-    """Divides the text between ``begin`` and ``end`` among tokens that came together.
-
-    A byte waits for what may belong to its character, and so may hold up the next tokens.
-    """
+    """Divides the text between ``begin`` and ``end`` among tokens that came together."""
     together: list[int] = []
     for index in indexes:
         together.append(index)
@@ -187,7 +183,7 @@ def _trimmed(text: str, begin: int, end: int) -> Span:
 
 
 def unknowns(asked: Asked) -> Feature | None:
-    """Returns the feature, if the request has it."""
+    """Returns the feature of a request that has it."""
     return _Unknowns(asked) if asked.options.replace_unknowns else None
 
 

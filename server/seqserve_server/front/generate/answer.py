@@ -22,7 +22,6 @@ from seqserve_server.text.tokenizer import Tokenizer
 Response = generation_pb2.GenerateResponse
 Piece = generation_pb2.Piece
 Streamed: TypeAlias = AsyncGenerator[Piece | Response, None]
-"""The pieces of a text, then the whole answer."""
 Finish = TypeVar("Finish")
 
 
@@ -57,10 +56,8 @@ def _of_lone(job: Job, source: Source, response: Response | None) -> Response:
 
 
 async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
-    """Yields the text as soon as it is final, then the whole answer.
-
-    The text of a lone part comes as it is decoded, the text of many part by part.
-    """
+    """Yields the text as soon as it is final, part by part or as a lone part is decoded; then the
+    whole answer."""
     if isinstance(source, ServiceError):
         raise source
     parts, joined = source.parts, Joined(source)
@@ -147,7 +144,7 @@ async def _answer_slowly(
 
 
 async def _checked(job: Job, part: Part, call: EngineCall[Any], check: Feature) -> EngineCall[Any]:
-    """Decodes a part again if its answer is wrong; returns the better one of both calls."""
+    """Decodes a part again if its answer is wrong; returns the better call."""
     again = check.second_try(part, call.answer)
     if again is None:
         return call
@@ -171,7 +168,6 @@ async def _written(job: Job, part: Part, call: EngineCall[Any]) -> Response:
 async def _answer_onward(
     job: Job, finish: Callable[[Response | None], Finish], part: Part
 ) -> Finish:
-    """Answers a part by the first model of a pivot, and the text of its answer by the second."""
     first, onward = await _read_onward(job, part)
     second = await answer(onward, onward.sources[0]) if onward else None
     return finish(compose_hops(first, second, job.route.hops))

@@ -31,11 +31,9 @@ from seqserve_server.front.call.server_call import ServerCall, Unreadable
 from seqserve_server.front.call.wire import encoded_list, salvaged
 
 MAX_REQUESTS = 128
-"""Maximum number of requests in a message."""
 
 Messages: TypeAlias = AsyncIterator[GenerateBulkRequest | Unreadable]
 Begin: TypeAlias = Callable[[], Awaitable[GenerateResponse]]
-"""Begins to answer a source."""
 Read: TypeAlias = Callable[
     [GenerateRequest | GenerateBatchRequest, ServerCall], Awaitable[Sequence[Begin]]
 ]
@@ -50,7 +48,6 @@ class _Group:
     left: int
 
     def taken(self) -> None:
-        """Gives back the memory for one answer, which the caller has."""
         self.left -= 1
         if not self.left:
             self.call.release_memory()
@@ -78,9 +75,8 @@ class Bulk:
     ) -> None:
         """Starts without requests, of which ``max_requests`` may be in flight.
 
-        ``read`` runs in a task, with a call for the requests that it reads. A :class:`ServiceError`
-        is the response, except Draining, which ends the call. Once ``draining`` is set, no more are
-        read.
+        ``read`` runs in a task, with a call for the requests that it reads. Its ServiceError is the
+        response, except Draining, which ends the call.
         """
         self._call = call
         self._read_sources = read
@@ -97,13 +93,9 @@ class Bulk:
     async def responses(self, messages: Messages) -> AsyncGenerator[bytes, None]:
         """Reads requests and yields encoded responses as they get ready.
 
-        Closing the generator, or cancelling the task that waits for it, cancels the requests under
-        way.
-
-        Raises:
-            Draining: The server shuts down. Requests read before have their responses, except those
-                that the engine refused already.
-            InvalidRequest: A message cannot be parsed, and not even its id is known.
+        Closing the generator cancels the requests under way. Raises Draining if the server shuts
+        down: requests read before have their responses, except those that the engine refused
+        already.
         """
         work = asyncio.create_task(self._work(messages))
         work.add_done_callback(lambda _: self._has_news.set())
@@ -113,7 +105,13 @@ class Bulk:
                     self._has_news.clear()
                     await self._has_news.wait()
                     continue
-                taken = self._take()
+                taken: list[Ready] = []
+                size = 0
+                while self._ready and (
+                    not taken or size + len(self._ready[0][0]) <= self._max_bytes
+                ):
+                    taken.append(self._ready.popleft())
+                    size += len(taken[-1][0]) + _TAG_BYTES
                 first, *more = (data for data, _ in taken)
                 yield first + encoded_list(_MORE, more)
                 for _, group in taken:
@@ -125,15 +123,6 @@ class Bulk:
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-
-    def _take(self) -> list[Ready]:
-        """Takes as many outcomes as a message may have."""
-        taken: list[Ready] = []
-        size = 0
-        while self._ready and (not taken or size + len(self._ready[0][0]) <= self._max_bytes):
-            taken.append(self._ready.popleft())
-            size += len(taken[-1][0]) + _TAG_BYTES
-        return taken
 
     async def _work(self, messages: Messages) -> None:
         async with self._tasks as tasks:
@@ -226,7 +215,16 @@ class Bulk:
         """Answers requests of one shape; raises ServiceError if none of them has begun."""
         if error := group.call.quota_error():
             raise error
-        request = requests[0].request if len(requests) == 1 else _batch_of(requests)
+        first = requests[0].request
+        request: GenerateRequest | GenerateBatchRequest = first
+        if len(requests) > 1:
+            request = GenerateBatchRequest(
+                model=first.model,
+                version=first.version,
+                sources=[each.request.source for each in requests],
+                options=first.options,
+                priority=first.priority,
+            )
         begins = await self._read_sources(request, group.call)
         if not begins:
             raise InvalidRequest("more", "are not read together")
@@ -272,7 +270,6 @@ class Bulk:
             outcome = Outcome(failure=group.call.failed(answer)).SerializeToString()
             self._call.record_one_of_many(GenerateResponse())
         else:
-            # Not copied into an outcome first.
             outcome = encoded_list(RESPONSE, [answer.SerializeToString()])
             self._call.record_one_of_many(answer)
         head = GenerateBulkResponse(id=request.id).SerializeToString()
@@ -286,14 +283,3 @@ class Bulk:
 def _shape_of(bulk: GenerateBulkRequest) -> tuple[object, ...]:
     request = bulk.request
     return (request.model, request.version, request.priority, request.options.SerializeToString())
-
-
-def _batch_of(requests: Sequence[GenerateBulkRequest]) -> GenerateBatchRequest:
-    first = requests[0].request
-    return GenerateBatchRequest(
-        model=first.model,
-        version=first.version,
-        sources=[each.request.source for each in requests],
-        options=first.options,
-        priority=first.priority,
-    )

@@ -28,8 +28,6 @@ _END_TIMEOUT_S = 2.0
 
 
 class _DetectorProcess:
-    """A process that answers each line with one."""
-
     def __init__(
         self,
         process: subprocess.Popen[bytes],
@@ -82,7 +80,6 @@ class LanguageDetector:
     """
 
     def __init__(self, module: str = "seqserve_server.detector") -> None:
-        """Starts nothing; ``module`` is run by Python."""
         self._module = module
         self._turns = Turns()
         self._places = FairShare(_MAX_WAITING, _CALLER_SHARE)
@@ -99,12 +96,9 @@ class LanguageDetector:
     ) -> list[DetectedLanguage]:
         """Returns the probable languages of a text among some, the most probable first.
 
-        If a language has several codes, the first counts. The result is empty if the first
-        ``DETECTED_CHARACTERS`` reveal no language. Waiting callers are served in turn.
-
-        Raises:
-            QueueFull: Too many texts of the caller wait.
-            ModelUnavailable: The process has failed, and so has the one that replaced it.
+        Of several codes of a language the first counts. The result is empty if the first
+        ``DETECTED_CHARACTERS`` reveal none. Raises QueueFull if too many texts of the caller wait,
+        and ModelUnavailable if the process has failed, and the one that replaced it too.
         """
         if not self._places.fits(caller, 1):
             raise QueueFull(f"{self._places.used} texts wait for the language detector", _RETRY_S)

@@ -29,10 +29,9 @@ Result = TypeVar("Result")
 class EngineCall(asyncio.Future[Result]):
     """One request; cancelling it cancels the request.
 
-    It needs no task, so a call may have many of them: events come in the event loop, and the last
-    one makes the result. An answer that needs its attention is submitted again, as a
-    second request, before. Tokens that nobody has fetched yet are kept in one list, so a slow
-    reader costs no more than the tokens of its answer.
+    It needs no task: events come in the event loop, and the last one makes the result. An answer
+    that needs its attention is submitted again before. Tokens that nobody has fetched yet are kept
+    in one list, so a slow reader costs no more than the tokens of its answer.
     """
 
     def __init__(
@@ -45,8 +44,8 @@ class EngineCall(asyncio.Future[Result]):
     ) -> None:
         """Does nothing before :meth:`begin`; ``make`` makes the result of an answered call.
 
-        ``wants_attention`` tells of an answer whether it is better with its attention, which the
-        request does not ask for. The record of the call leaves that out.
+        ``wants_attention`` tells of an answer whether its attention, which the request does not ask
+        for, makes it better. The record of the call leaves that out.
         """
         super().__init__()
         self.spec = spec
@@ -65,10 +64,7 @@ class EngineCall(asyncio.Future[Result]):
         self._unread: list[int] = []
 
     def begin(self) -> Self:
-        """Submits the request; one of many of a call again if the queue is full, when advised.
-
-        The others may be what fills the queue.
-        """
+        """Submits the request; one of many of a call again, when advised, if the queue is full."""
         self._submit(self.spec)
         return self
 
@@ -78,7 +74,11 @@ class EngineCall(asyncio.Future[Result]):
             if self._retry is not None:
                 self._retry.cancel()
             if self._request_id is not None:
-                self._engine.cancel(self._request_id, is_late=self._is_late())
+                now_s, deadline_s = time.monotonic(), self.spec.deadline_s
+                is_late = deadline_s is not None and has_passed(
+                    deadline_s - now_s, now_s - self.spec.arrived_s
+                )
+                self._engine.cancel(self._request_id, is_late=is_late)
         return super().cancel(msg)
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
@@ -133,7 +133,6 @@ class EngineCall(asyncio.Future[Result]):
             self._whole()
 
     def _whole(self) -> None:
-        """Handles an answer that is complete."""
         self._end(self.answer)
         self._improve()
 
@@ -180,15 +179,9 @@ class EngineCall(asyncio.Future[Result]):
     def _end(self, last: Event) -> None:
         self._record.ended(EndedRequest(self.spec, self.timeline, last))
 
-    def _is_late(self) -> bool:
-        now_s, deadline_s = time.monotonic(), self.spec.deadline_s
-        return deadline_s is not None and has_passed(
-            deadline_s - now_s, now_s - self.spec.arrived_s
-        )
-
 
 def answer_of(call: EngineCall[Any]) -> Any:
-    """Makes the answer itself the result of a call."""
+    """Returns the answer itself, as the result of a call."""
     return call.answer
 
 
@@ -202,9 +195,8 @@ class StreamThrottle:
     """When one stream may send its new tokens.
 
     A message costs far more than its tokens. So where many requests are in flight, the tokens of a
-    short while go in one: with the first token after it, or with the answer. That is still faster
-    than people read. The first tokens of a stream never wait, and where few requests are in flight
-    none do.
+    short while go in one: with the first token after it, or with the answer. The first tokens of a
+    stream never wait.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

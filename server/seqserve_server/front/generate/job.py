@@ -32,11 +32,11 @@ from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Sources that the first model of a route has read: what remains is to answer them."""
+    """Sources that the first model of a route has read."""
 
     route: Route
     sources: list[Source | ServiceError]
-    """In the order of the request; a source that cannot be answered is an error."""
+    """A source that cannot be answered is an error."""
     call: ServerCall
     window: Window
     """Bounds how many parts of divided sources are in flight."""
@@ -56,8 +56,8 @@ Answer = TypeVar("Answer")
 class Window:
     """A number of places, of which callers take some at a time.
 
-    A call has somewhat more than its model can run, and no more: calls take turns in the engine's
-    queue, and what waits there is bounded.
+    A call has somewhat more than its model can run: calls take turns in the engine's queue, and
+    what waits there is bounded.
     """
 
     def __init__(self, size: int) -> None:
@@ -76,9 +76,8 @@ class Window:
     async def in_order(
         self, items: Sequence[Item], run: Callable[[Item], Awaitable[Answer]]
     ) -> AsyncGenerator[asyncio.Future[Answer], None]:
-        """Yields the answers in the order of their items, each as soon as all before it are there.
+        """Yields the answers in the order of their items, as futures that are done.
 
-        They are yielded as futures that are done, because the consumer may go on after an error.
         ``run`` begins to answer one item: a future costs less than a coroutine, which gets a task.
         Leaving early cancels the answers in flight.
         """
@@ -191,16 +190,11 @@ def generated_size(
     text_bytes: int = 0,
     added: Mapping[str, int] | None = None,
 ) -> AnswerSize:
-    """Bounds the answer to a request to generate.
+    """Bounds the answer to a request to generate, or to as many as it has ``sources`` or segments.
 
-    Args:
-        options: Its options.
-        source_tokens: Of the source, or of the longest one that the model reads.
-        token_bytes: Of the longest token, in UTF-8.
-        sources: How many the request has, or how many segments.
-        text_bytes: Of the texts that are divided into segments. Their answers are returned twice,
-            by themselves and joined with what is left of the text.
-        added: Size that features add to a hypothesis, by their options.
+    ``source_tokens`` are those of the longest source, ``token_bytes`` those of the longest token.
+    Texts of ``text_bytes`` are divided: their answers are returned twice, by themselves and joined.
+    Features add so many bytes to a hypothesis, by their options.
     """
     # The end token has a score too.
     tokens = options.max_decoding_length + 1
@@ -209,7 +203,10 @@ def generated_size(
     text = 3 * token_bytes // 2 + 3
     times = 2 if text_bytes else 1
     spelled = tokens * (times * text + string + ID_BYTES) + HYPOTHESIS_BYTES
-    count, top = _hypotheses(options), options.return_top_tokens
+    count, top = options.num_hypotheses, options.return_top_tokens
+    if options.coverage_penalty:
+        # It ranks all that have finished.
+        count = math.ceil(options.beam_size * (options.patience + 1))
     # The first one needs no more than an ordinary answer.
     others = "patience" if count > options.beam_size else "num_hypotheses"
     parts = {
@@ -231,10 +228,3 @@ def generated_size(
     for field, size in (added or {}).items():
         parts[field] = count * times * size
     return AnswerSize(parts, sources, "segments" if text_bytes else "sources")
-
-
-def _hypotheses(options: DecodingOptions) -> int:
-    """Counts the hypotheses that the engine may send; coverage ranks all that have finished."""
-    if not options.coverage_penalty:
-        return options.num_hypotheses
-    return math.ceil(options.beam_size * (options.patience + 1))

@@ -113,7 +113,6 @@ Placed = TypeVar("Placed", generation_pb2.KeptText, generation_pb2.TextWarning)
 
 
 def _moved(own: Placed, segment: generation_pb2.Segment) -> Placed:
-    """Returns a part of a segment with its places in the whole texts."""
     whole = type(own)()
     whole.CopyFrom(own)
     whole.source_begin += segment.source_begin
@@ -155,17 +154,18 @@ _UNSPACED = re.compile(
 
 
 class TextJoiner:
-    """The text of all answers, as it grows.
+    """The text of all answers, as it grows, with the white space of the source.
 
-    White space comes back as it was. If two segments of a script without spaces touch, and neither
-    answer is in such a script, the answers get a space between them.
+    If two segments of a script without spaces touch, and neither answer is in such a script, the
+    answers get a space between them.
     """
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._read = 0
         self._last = ""
-        self._length = 0
+        self.length = 0
+        """Code points so far."""
 
     def add(self, span: Span, text: str) -> str:
         """Adds the answer to the next segment; returns it with the white space before it."""
@@ -174,13 +174,8 @@ class TextJoiner:
             gap = " "
         self._read = span.end
         self._last = text[-1:] or self._last
-        self._length += len(gap) + len(text)
+        self.length += len(gap) + len(text)
         return gap + text
-
-    @property
-    def length(self) -> int:
-        """Code points so far."""
-        return self._length
 
     def rest(self) -> str:
         """Returns the white space after the last segment."""

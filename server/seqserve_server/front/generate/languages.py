@@ -17,13 +17,11 @@ class Affixes(NamedTuple):
     """Tokens around a request's source and target."""
 
     text: str = ""
-    """Text before the source."""
     before: tuple[int, ...] = ()
-    """Token ids before the source."""
     after: tuple[int, ...] = ()
     """Token ids after the end token of the source."""
     target: tuple[int, ...] = ()
-    """Token ids that every hypothesis begins with."""
+    """Token ids of every hypothesis before its text."""
     start_token: int | None = None
     """Token id that the decoder reads first; None for the model's own."""
 

@@ -8,7 +8,6 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
 
 from google.protobuf import json_format
 
@@ -71,16 +70,13 @@ def default_options(manifest: Manifest) -> DecodingOptions:
 def compile_options(
     sent: GenerationOptions, model: LoadedModel, glossary: Glossary | None = None
 ) -> Options:
-    """Checks the options of a request and converts them for a model, which keeps them.
-
-    Callers send the same options again and again, and to compile them takes a tenth of the time of
-    a call.
-    """
+    """Checks options and converts them for a model, which keeps them, as callers repeat theirs."""
     key, known = sent.SerializeToString(), model.known_options
     options: Options | None = known.get(key)
     if options is None or options.glossary is not glossary:
         options = _compiled(sent, model, glossary)
-        if options.is_lasting and len(key) <= _MAX_KNOWN_BYTES:
+        # A random seed must be another one each time.
+        if options.decoding.sampling is None and len(key) <= _MAX_KNOWN_BYTES:
             if len(known) >= _MAX_KNOWN:
                 known.clear()
             known[key] = options
@@ -127,15 +123,21 @@ def _decoding(
 ) -> DecodingOptions:
     sent = {field.name: value for field, value in options.ListFields()}
     copied = {name: sent[name] for name in sent if name in _COPIED}
+    sampling = {name: sent[name] for name in sent if name in Sampling._fields}
     end_ids = _ids(options, "end_tokens", tokenizer)
     vocabulary = set(_ids(options, "vocabulary_allow", tokenizer))
     if vocabulary:
         vocabulary.update(end_ids or (manifest.tokens.eos,))
-    prefix = affixes.target + _prefix(options, tokenizer)
+    own_prefix = _ids(options, "target_prefix_tokens", tokenizer)
+    if options.target_prefix and not own_prefix:
+        own_prefix = tuple(tokenizer.encode_target(options.target_prefix)[:-1])
+    prefix = affixes.target + own_prefix
     copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
     return DecodingOptions(
         **copied,
-        sampling=_sampling(sent),
+        sampling=Sampling(**{**_SAMPLING_DEFAULTS, "seed": secrets.randbits(64), **sampling})
+        if sampling
+        else None,
         suppressed=_suppressed(options, manifest, tokenizer),
         end_ids=end_ids,
         stops=_stops(options, tokenizer.decode(prefix) if prefix else ""),
@@ -147,20 +149,6 @@ def _decoding(
         or options.replace_unknowns,
         time_limit_s=options.time_limit_ms / 1e3 if options.time_limit_ms else math.inf,
     )
-
-
-def _prefix(options: GenerationOptions, tokenizer: Tokenizer) -> TokenIds:
-    prefix = _ids(options, "target_prefix_tokens", tokenizer)
-    if options.target_prefix and not prefix:
-        prefix = tuple(tokenizer.encode_target(options.target_prefix)[:-1])
-    return prefix
-
-
-def _sampling(sent: dict[str, Any]) -> Sampling | None:
-    sampling = {name: sent[name] for name in sent if name in Sampling._fields}
-    if not sampling:
-        return None
-    return Sampling(**{**_SAMPLING_DEFAULTS, "seed": secrets.randbits(64), **sampling})
 
 
 def _suppressed(
@@ -234,8 +222,8 @@ def divide_options(
 ) -> tuple[GenerationOptions, GenerationOptions]:
     """Divides the options of a request between the two models of a pivot.
 
-    Both models use the request's search options. Options for the text and the answer apply to the
-    second model, whose text the caller gets.
+    Both search alike. Options for the text and the answer are for the second model, whose text the
+    caller gets.
     """
     check_pivot(options, first.target)
     of_first = _only(options, _OF_BOTH | _OF_FIRST, first)

@@ -19,9 +19,8 @@ from seqserve_server.front.models.answer_cache import VersionAnswers
 class CachedCall(EngineCall[Result]):
     """A call whose answer need not be computed again.
 
-    A request waits only for one that is ahead of it in the queue anyway, so it never loses time.
-    Streams wait for no other, because its tokens would come all at once; nor do requests with a
-    time limit, because they may end before it. Both take what is kept.
+    A request waits only for one that is ahead of it in the queue anyway. Streams wait for no other,
+    because all tokens would come at once; nor do requests with a time limit.
     """
 
     def __init__(
@@ -31,7 +30,6 @@ class CachedCall(EngineCall[Result]):
         spec: GenerateSpec,
         *others: Any,
     ) -> None:
-        """Takes the kept answers, then what any call takes."""
         super().__init__(engine, spec, *others)
         self._answers = answers
         self._key = answers.key_of(spec)

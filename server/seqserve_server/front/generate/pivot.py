@@ -76,7 +76,14 @@ def composed(first: Response, second: Response) -> Response:
     written_links = [*map(_links, response.hypotheses)]
     if response.segments:
         # They are parts of the text between, which the caller does not have.
-        written_links = [_joined_links(response.segments)]
+        written_links = [
+            [
+                link.moved(segment.source_begin, segment.target_begin)
+                for segment in response.segments
+                for hypothesis in segment.hypotheses[:1]
+                for link in _links(hypothesis) or ()
+            ]
+        ]
         response.ClearField("segments")
     for hypothesis, links in zip(response.hypotheses, written_links, strict=True):
         if read.HasField("confidence") and hypothesis.HasField("confidence"):
@@ -120,7 +127,6 @@ def _compose_kept(
 def _compose_warnings(
     first: Sequence[generation_pb2.TextWarning], second: Sequence[generation_pb2.TextWarning]
 ) -> list[generation_pb2.TextWarning]:
-    """Returns the warnings of both models, without their places in the text between."""
     warnings = []
     for own, lost in [(each, "target") for each in first] + [(each, "source") for each in second]:
         warning = generation_pb2.TextWarning()
@@ -135,22 +141,10 @@ def _links(hypothesis: generation_pb2.Hypothesis) -> list[Link] | None:
     return links_of(hypothesis.alignment) if hypothesis.HasField("alignment") else None
 
 
-def _joined_links(segments: Sequence[generation_pb2.Segment]) -> list[Link]:
-    """Joins the links of segments, whose places count from where the segment begins."""
-    return [
-        link.moved(segment.source_begin, segment.target_begin)
-        for segment in segments
-        for hypothesis in segment.hypotheses[:1]
-        for link in _links(hypothesis) or ()
-    ]
-
-
 def _compose_links(first: Sequence[Link], second: Sequence[Link]) -> list[Link]:
     """Composes the links of two alignments, where the target of the first is the second's source.
 
-    A token is aligned to the token of the intermediate text that shares the most characters with
-    its place (the first of several), and takes that token's place in the source. Tokens that share
-    none are left out.
+    A token takes the place in the source of the token between that shares most characters with it.
     """
     composed = []
     for (begin, end), target in second:

@@ -35,10 +35,7 @@ class _Edit(NamedTuple):
 
 
 def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
-    """Puts kept spans of a source into a hypothesis, and tells where they are.
-
-    The text, its alignment and ``kept`` change; tokens and scores do not.
-    """
+    """Puts kept spans into a hypothesis and tells their places; tokens and scores do not change."""
     if not has_words(without(source, spans)):
         # There is nothing to translate.
         message.text = source
@@ -109,7 +106,15 @@ class _Places:
     def missing(self, span: Span) -> _Edit:
         """Chooses a place for a span from which the model wrote nothing."""
         text, source = self._text, self._source
-        at = self._after(span.begin) if self._links else self._across(span.begin)
+        if self._links:
+            # After the translation of the word before it.
+            before = [link for link in self._links if link.source.begin < span.begin]
+            last = max(before, key=lambda link: (link.source.begin, link.target.end), default=None)
+            at = last.target.end if last else 0
+        else:
+            at = round(len(text) * span.begin / len(source))
+            while 0 < at < len(text) and not text[at].isspace():
+                at += 1
         while 0 < at < len(text) and self._is_taken[at - 1] and self._is_taken[at]:
             at += 1
         is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
@@ -128,18 +133,6 @@ class _Places:
                     begin = place.begin - self._text[: place.begin].endswith(" ")
                     edits.append(_Edit(Span(begin, place.end), Span(0, 0), _UNSPECIFIED))
         return edits
-
-    def _after(self, place: int) -> int:
-        """Finds the place after the translation of the word before a place in the source."""
-        before = [link for link in self._links if link.source.begin < place]
-        last = max(before, key=lambda link: (link.source.begin, link.target.end), default=None)
-        return last.target.end if last else 0
-
-    def _across(self, place: int) -> int:
-        at = round(len(self._text) * place / len(self._source))
-        while 0 < at < len(self._text) and not self._text[at].isspace():
-            at += 1
-        return at
 
     def _occurrences(self, kept: str) -> list[Span]:
         return [place for place in occurrences(kept, self._text) if self._is_free(place)]
@@ -206,7 +199,7 @@ _UNSPECIFIED = generation_pb2.PLACEMENT_UNSPECIFIED
 
 
 def _is_word(source: str, span: Span) -> bool:
-    """Returns whether only marks separate a span from the white space around it."""
+    """Returns whether only marks are between a span and the white space around it."""
     before = source[: span.begin].rstrip(_MARKS)[-1:]
     after = source[span.end :].lstrip(_MARKS)[:1]
     return (not before or before.isspace()) and (not after or after.isspace())

@@ -53,11 +53,6 @@ class Options:
     glossary: Glossary | None = None
     """The glossary that the request names."""
 
-    @property
-    def is_lasting(self) -> bool:
-        """Whether they may serve again; a random seed must be another one each time."""
-        return self.decoding.sampling is None
-
 
 class Hop(NamedTuple):
     """A model on the way from the source to the target language, and its options."""
@@ -69,10 +64,7 @@ class Hop(NamedTuple):
 
 
 def window_of(slots: int) -> int:
-    """Returns how many parts of a call are in flight at once: those that run, and half as many.
-
-    These wait in the engine, so that no slot stays empty and many are encoded together.
-    """
+    """Counts the parts of a call in flight: those that run, and half as many for the next steps."""
     return slots + slots // 2
 
 
@@ -83,8 +75,7 @@ class Route(NamedTuple):
     """One, or the two of a pivot."""
     priority: Priority
     is_bulk: bool
-    """Whether its sources, or their parts, belong to a call of many; they wait when a single one is
-    refused."""
+    """Whether its sources, or their parts, belong to a call of many, which waits."""
     detected: generation_pb2.DetectedLanguage | None = None
     """The language of the source, if it was detected."""
 
@@ -105,7 +96,6 @@ class Part(NamedTuple):
     span: Span
     """Its place in the source."""
     original: str
-    """Its text in the source."""
     text: str
     """Its text as the model reads it; characters have the places of the original."""
     tokens: list[int]
@@ -131,12 +121,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source and its parts, in order; between them is nothing but white space."""
+    """A source and its parts, in order, with white space alone between them."""
 
     text: str
     parts: list[Part]
     num_tokens: int
-    """Tokens of all parts."""
     is_divided: bool
     """Whether the answer has segments: if division was requested, even with one part."""
 
@@ -148,11 +137,11 @@ ANSWER_BYTES, HYPOTHESIS_BYTES = 512, 128
 
 
 class Feature:
-    """An addition to a translation that a request may ask for; a plain request has none.
+    """An addition to a translation that a request may ask for.
 
-    All features of a request read a part, in their order, and write each hypothesis, in the same
-    order: see :mod:`~seqserve_server.front.generate.options`. They are kept with the options of a
-    model and serve many requests, so they know nothing of one.
+    All features read a part, in their order, and write each hypothesis, in the same order: see
+    :mod:`~seqserve_server.front.generate.options`. They serve many requests, so they know nothing
+    of one.
     """
 
     field = ""

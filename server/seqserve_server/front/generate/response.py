@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from operator import eq, mul
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
 from seqserve_server.front.generate.alignment import attention_rows
 from seqserve_server.front.generate.records import Hop, Part
 from seqserve_server.front.overload.turns import Cooperative
@@ -25,7 +25,6 @@ _STOP_REASONS = {
 
 INTERCEPT = -2.24
 WEIGHTS = (4.18, -0.52, -0.82)
-"""Weights of the features, in their order."""
 
 # Longest sequence of tokens whose repetition is looked for.
 _MAX_PERIOD = 8
@@ -83,15 +82,8 @@ def _write_hypothesis(
     if hypothesis.token_scores:
         message.token_scores.extend(hypothesis.token_scores)
     for top in hypothesis.top_tokens:
-        message.top_tokens.append(_top_tokens(top, tokenizer))
-
-
-def _top_tokens(top: TopTokens, tokenizer: Tokenizer) -> generation_pb2.TopTokens:
-    return generation_pb2.TopTokens(
-        tokens=tokenizer.tokens(top.token_ids),
-        token_ids=top.token_ids,
-        scores=top.log_probabilities,
-    )
+        tokens = tokenizer.tokens(top.token_ids)
+        message.top_tokens.add(tokens=tokens, token_ids=top.token_ids, scores=top.log_probabilities)
 
 
 def _write_timings(timings: generation_pb2.Timings, timeline: Timeline) -> None:
@@ -131,10 +123,7 @@ def source_warnings(
 
 
 def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
-    """Returns whether a character that the vocabulary lacks carries meaning.
-
-    Letters and symbols have; unusual marks of punctuation and spaces are rarely missed.
-    """
+    """Returns whether a letter or symbol is missing; marks of punctuation rarely are missed."""
     pieces = tokenizer.pieces(text)
     unknown = (
         text[slice(*place)]
@@ -147,16 +136,10 @@ def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
 def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int = 0) -> float:
     """Estimates the quality of an answer, as chrF / 100, from figures of its decoding.
 
-    A logistic function of three features, fitted by ``python -m bench.confidence`` to the chrF of
-    the shipped model's translations: of sentences that it has not seen, of several of them in one
-    text, and of sentences in a language that it does not read. Other models keep the order of their
-    answers, but may be surer, or less sure, than they are right.
-
-    Args:
-        score: The sum of the log-probabilities of its tokens, the end token among them.
-        ids: Its tokens, without the end token.
-        source_tokens: Number of tokens of the source, with the end token.
-        prefix: How many tokens are forced, and have no part in the score.
+    A logistic function, fitted by ``python -m bench.confidence`` to the chrF of the shipped model's
+    translations: of sentences that it has not seen, of several in one text, and of a language that
+    it does not read. Other models keep the order of their answers, but may be surer, or less sure,
+    than they are right. Arguments are as in :func:`features`.
     """
     values = features(score, ids, source_tokens, prefix)
     value = INTERCEPT + sum(map(mul, WEIGHTS, values))
@@ -166,10 +149,11 @@ def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int
 def features(
     score: float, ids: Sequence[int], source_tokens: int, prefix: int = 0
 ) -> tuple[float, float, float]:
-    """Computes what an estimate is made of.
+    """Computes what an estimate is made of, where ``prefix`` tokens are forced and not scored.
 
-    They are the geometric mean of the probabilities of the tokens; the absolute logarithm of the
-    ratio of lengths, in tokens; the share of the tokens that belong to the longest repetition.
+    They are the geometric mean of the probabilities of the tokens, end token included; the absolute
+    logarithm of the ratio of lengths, in tokens; the share of the tokens that belong to the longest
+    repetition.
     """
     length = len(ids) + 1
     probability = math.exp(min(0.0, score / max(1, length - prefix)))

@@ -34,11 +34,9 @@ _PRIORITIES: dict[int, Priority] = {
     generation_pb2.PRIORITY_LOW: Priority.LOW,
 }
 
-
 Detect: TypeAlias = Callable[
     [str, Iterable[str], str], Awaitable[list[generation_pb2.DetectedLanguage]]
 ]
-"""Tells in which of some languages a text of a caller may be, the most probable first."""
 
 
 class Directory(NamedTuple):
@@ -101,8 +99,7 @@ async def find_model(
 ) -> ServedModel:
     """Finds the version that a call asks for; the call keeps it loaded until it ends.
 
-    A call that asks again gets the version that it has, even if that is being unloaded. The id of
-    the call is the key for the traffic weights.
+    A call that asks again gets the version that it has, even if that is being unloaded.
     """
     wanted = name or repository.default
     own = (
@@ -110,13 +107,8 @@ async def find_model(
         for model in call.models
         if model.manifest.name == wanted and version in (0, model.manifest.version)
     )
-    model = next(own, None) or await _leased(name, version, repository, call)
-    call.model, call.version = model.manifest.name, model.manifest.version
-    return model
-
-
-async def _leased(name: str, version: int, repository: Repository, call: ServerCall) -> ServedModel:
-    while True:
+    model = next(own, None)
+    while model is None:
         entry = repository.choose(name, version, call.request_id)
         call.model, call.version = entry.name, entry.version
         if repository.is_closed:
@@ -124,8 +116,10 @@ async def _leased(name: str, version: int, repository: Repository, call: ServerC
         if (model := entry.serving) is not None:
             model.calls.enter()
             call.models.append(model)
-            return model
-        await repository.load_on_call(entry, call.client_id)
+        else:
+            await repository.load_on_call(entry, call.client_id)
+    call.model, call.version = model.manifest.name, model.manifest.version
+    return model
 
 
 def priority_of(priority: int) -> Priority:
@@ -204,10 +198,7 @@ async def _detected(
     detect: Detect,
     caller: str,
 ) -> generation_pb2.DetectedLanguage:
-    """Detects the language of the sources among those that the models of a request read.
-
-    The target language is a candidate too, because the text may already be in it.
-    """
+    """Detects the language of the sources among those of the models, and the target language."""
     field = f"{languages.section}source_language"
     if isinstance(request, generation_pb2.GenerateRequest):
         text = request.source

@@ -43,8 +43,8 @@ def check_conflicts(
 ) -> None:
     """Checks options that are within their bounds against each other.
 
-    The request sets ``own``; ``options`` are these and what its model recommends, ``decoding`` has
-    the same, converted. A request may take ``max_rows`` slots.
+    The request sets ``own``; ``options`` are these over what its model recommends, ``decoding`` has
+    the same, converted.
     """
     _check_lengths(decoding, manifest)
     _check_rows(options, decoding, max_rows)

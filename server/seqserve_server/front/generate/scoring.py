@@ -3,8 +3,6 @@
 import asyncio
 from dataclasses import replace
 
-from google.protobuf.message import Message
-
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest
@@ -31,7 +29,7 @@ from seqserve_server.text.vocabulary import Pieces
 MAX_CHARACTERS = MAX_TOKENS = 100_000
 """Longest text, in code points, and most tokens."""
 MAX_TOKENS_PER_CHARACTER = 4
-"""Equal to the most bytes of a character; a text whose normal form has more is refused."""
+"""As many as bytes; a text whose normal form has more is refused."""
 
 _Request = generation_pb2.ScoreRequest | generation_pb2.AttentionRequest
 
@@ -43,8 +41,10 @@ async def score(
     affixes = _affixes(model, request)
     source = await _source_tokens(model, request, affixes, call)
     target = target_tokens(model, request.target, affixes)
-    size = scored_size(len(source), len(target), model.tokenizer.token_bytes)
-    await call.reserve(size, request)
+    string = model.tokenizer.token_bytes + STRING_BYTES
+    tokens = len(source) + len(target)
+    size = ANSWER_BYTES + tokens * (string + ID_BYTES + FLOAT_BYTES)
+    await call.reserve(AnswerSize({"target": size}), request)
     spec = ScoreSpec(
         source=source,
         target=target,
@@ -73,12 +73,13 @@ async def attention(
     """Returns the attention of a target, which is generated if the request has none."""
     affixes = _affixes(model, request)
     source = await _source_tokens(model, request, affixes, call)
+    most = model.manifest.limits.max_target_length + 1
     if request.HasField("target"):
         target = target_tokens(model, request.target, affixes)
-        await _reserve(model, source, len(target), request, call)
-    else:
-        most = model.manifest.limits.max_target_length + 1
-        await _reserve(model, source, most, request, call)
+        most = len(target)
+    size = attended_size(model.manifest, model.tokenizer, len(source), most)
+    await call.reserve(size, request)
+    if not request.HasField("target"):
         options = replace(default_options(model.manifest), prefix=affixes.target)
         generate = GenerateSpec(
             source=source,
@@ -117,10 +118,9 @@ async def tokenize(
     if len(text) > MAX_CHARACTERS:
         reason = f"has {len(text):,} characters; a call takes at most {MAX_CHARACTERS:,}"
         raise InvalidRequest("text", reason)
-    languages = request.source_language, request.target_language
-    affixes = affixes_of(*languages, model.manifest, tokenizer, section="")
+    affixes = _affixes(model, request)
     max_tokens = MAX_TOKENS_PER_CHARACTER * len(text)
-    await call.reserve(tokenized_size(max_tokens, tokenizer.token_bytes), request)
+    await call.reserve(_tokenized_size(max_tokens, tokenizer.token_bytes), request)
     steps = _tokenized(tokenizer, text, affixes, is_target=request.is_target)
     pieces, length = await call.resources.texts.read(call.client_id, steps, len(text))
     if len(pieces.ids) > max_tokens:
@@ -162,7 +162,7 @@ async def detokenize(
         if id_ >= size:
             reason = f"is {id_}; {model.manifest.label} has the ids 0 to {size - 1}"
             raise InvalidRequest(f"token_ids[{index}]", reason)
-    await call.reserve(tokenized_size(len(ids), model.tokenizer.token_bytes), request)
+    await call.reserve(_tokenized_size(len(ids), model.tokenizer.token_bytes), request)
     return generation_pb2.DetokenizeResponse(
         model=model.manifest.name,
         version=model.manifest.version,
@@ -182,7 +182,7 @@ def target_tokens(model: LoadedModel, text: str, affixes: Affixes) -> list[int]:
     return tokens
 
 
-def _affixes(model: ServedModel, request: _Request) -> Affixes:
+def _affixes(model: ServedModel, request: _Request | generation_pb2.TokenizeRequest) -> Affixes:
     languages = request.source_language, request.target_language
     return affixes_of(*languages, model.manifest, model.tokenizer, section="")
 
@@ -198,13 +198,6 @@ async def _source_tokens(
     return part.tokens
 
 
-async def _reserve(
-    model: ServedModel, source: list[int], num_target: int, request: Message, call: ServerCall
-) -> None:
-    size = attended_size(model.manifest, model.tokenizer, len(source), num_target)
-    await call.reserve(size, request)
-
-
 def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_pb2.AttentionWeights:
     """Builds the message of all layers and heads from float32 ``[L, H, Q, K]``."""
     weights = floats(data)
@@ -217,15 +210,7 @@ def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_p
     )
 
 
-def scored_size(source_tokens: int, target_tokens: int, token_bytes: int) -> AnswerSize:
-    """Bounds the answer to a request to score a target."""
-    string = token_bytes + STRING_BYTES
-    tokens = source_tokens + target_tokens
-    return AnswerSize({"target": ANSWER_BYTES + tokens * (string + ID_BYTES + FLOAT_BYTES)})
-
-
-def tokenized_size(tokens: int, token_bytes: int) -> AnswerSize:
-    """Bounds the answer to a request to divide a text into tokens, or to join them."""
+def _tokenized_size(tokens: int, token_bytes: int) -> AnswerSize:
     # Each token has an id, a beginning and an end; invalid UTF-8 takes three bytes for two.
     each = 3 * token_bytes // 2 + STRING_BYTES + 3 * ID_BYTES
     return AnswerSize({"text": ANSWER_BYTES + tokens * each})

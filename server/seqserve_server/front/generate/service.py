@@ -90,7 +90,6 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 try:
                     response = each.result()
                     call.count_use(len(request.sources[place]), _tokens_of(response))
-                    # Not copied into an outcome first.
                     data = encoded_list(RESPONSE, [response.SerializeToString()])
                 except ServiceError as error:
                     # No response, and so no tokens.

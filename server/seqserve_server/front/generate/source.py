@@ -17,11 +17,10 @@ from seqserve_server.text.quantities.reading import has_digit
 from seqserve_server.text.splitting import Segmentation, Span, split, wrap
 
 MAX_SOURCES = 1024
-"""Maximum number of sources in one call."""
 MAX_CHARACTERS = 1_000_000
-"""Maximum length of a text that is divided, in code points."""
+"""Longest text that is divided, in code points."""
 MAX_SEGMENTS = 4096
-"""Maximum number of segments of a text, and of all texts of a batch together."""
+"""Most segments of a text, or of all texts of a batch."""
 MAX_CHARACTERS_PER_TOKEN = 32
 """A token rarely has more. Longer texts are refused before they are tokenized."""
 _TOO_LONG = "split it into sentences, or set options.segmentation"
@@ -30,10 +29,7 @@ _TOO_LONG = "split it into sentences, or set options.segmentation"
 async def read(
     request: GenerateRequest, route: Route, call: ServerCall, window: Window | None = None
 ) -> Job:
-    """Reads the sources of a request, and waits until there is memory for their answers.
-
-    The call holds the memory; it has a window if it has more requests.
-    """
+    """Reads the sources of a request, and waits until the call holds memory for their answers."""
     hop = route.hops[0]
     reader = SourceReader(hop.model, hop.options)
     max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
@@ -179,7 +175,6 @@ class SourceReader:
         return part
 
     def _tokens(self, text: str) -> list[int]:
-        """Tokenizes a text, and adds what else the model reads."""
         return self._encoded(self._shaped(Span(0, len(text)), text).text)
 
     def _ends(self, text: str) -> list[int]:
@@ -193,7 +188,6 @@ class SourceReader:
         return affixes.with_special_tokens(self._tokenizer.encode(affixes.text + text))
 
     def _is_translatable(self, part: Part, tokens: list[int]) -> bool:
-        """Returns whether a segment has a letter, and the model reads any character of the text."""
         if self._segmentation is not None and not has_words(part.rest):
             return False
         if len(tokens) > self._num_added:

@@ -97,7 +97,6 @@ class VersionAnswers:
     """The cached answers of one loaded version."""
 
     def __init__(self, cache: AnswerCache, number: int, counts: CacheCounts) -> None:
-        """Starts empty; ``number`` is unique among all loads of versions."""
         self._cache = cache
         self._number = number
         self._closed = False
@@ -146,10 +145,9 @@ class SingleFlight(Generic[Answer]):
         self._flights: dict[Hashable, asyncio.Future[Answer | ServiceError | None]] = {}
 
     async def join(self, key: Hashable) -> Answer | None:
-        """Waits for the answer of an equal request; None if none is in flight any more.
+        """Waits for the answer of an equal request, or raises its error; None if none is in flight.
 
-        The caller then runs its own, and must not await anything before it calls :meth:`run`. An
-        error of the other one is raised, if it would be this one's too.
+        The caller then runs its own, and must not await anything before it calls :meth:`run`.
         """
         while (flight := self._flights.get(key)) is not None:
             # A cancelled waiter does not cancel the shared request.

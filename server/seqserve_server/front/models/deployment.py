@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from typing import cast
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
@@ -36,11 +36,11 @@ class Deployment:
     """Loads and unloads versions and moves their entries through the states."""
 
     def __init__(self, loader: Loader, metrics: Metrics, drain_timeout_s: float) -> None:
-        """Loads nothing yet; the calls of an unloaded version get ``drain_timeout_s`` to finish."""
         self._loader = loader
         self._metrics = metrics
         self._drain_timeout_s = drain_timeout_s
-        self._loading: dict[Entry, LaunchedGroup] = {}
+        self.loading: dict[Entry, LaunchedGroup] = {}
+        """Engines of the versions that are loading."""
         self._tasks: dict[Entry, asyncio.Task[None]] = {}
         self._closed = False
         self.on_settled: Callable[[], None] = lambda: None
@@ -52,15 +52,10 @@ class Deployment:
         self.until_idle: Callable[[Entry, ServedModel, float], Awaitable[bool]] = _until_idle
         """Waits for the calls of a version that takes no new ones; False after a timeout."""
 
-    @property
-    def loading_engines(self) -> list[LaunchedGroup]:
-        """Engines of the versions that are loading."""
-        return list(self._loading.values())
-
     def close(self) -> None:
         """Ends the loads in progress; no version becomes ready from now on."""
         self._closed = True
-        for engine in self.loading_engines:
+        for engine in self.loading.values():
             engine.close()
 
     def load_all(self, entries: Iterable[Entry]) -> None:
@@ -68,8 +63,8 @@ class Deployment:
         began_s = time.perf_counter()
         for entry in entries:
             entry.move(ModelState.LOADING)
-            self._loading[entry] = self._loader.begin(entry.name, entry.version)
-        for entry, engine in list(self._loading.items()):
+            self.loading[entry] = self._loader.begin(entry.name, entry.version)
+        for entry, engine in list(self.loading.items()):
             try:
                 model = self._loader.load(entry.name, entry.version, engine)
             except (ProviderError, StartupError):
@@ -79,16 +74,18 @@ class Deployment:
                 self.fail(entry, error)
             else:
                 self._finish(entry, model, time.perf_counter() - began_s)
-            del self._loading[entry]
+            del self.loading[entry]
 
     async def start(self, entry: Entry, model: ServedModel) -> None:
         """Connects the engine of a loaded version to the event loop."""
-        model.engine.watch(partial(self._engine_changed, entry))
-        await model.engine.start()
+        engine = cast(LaunchedGroup, model.engine)
 
-    def _engine_changed(self, entry: Entry) -> None:
-        entry.follow_engine()
-        self.on_change()
+        def changed() -> None:
+            entry.follow_engine()
+            self.on_change()
+
+        engine.watch(changed)
+        await engine.start()
 
     def begin_load(self, entry: Entry) -> None:
         """Begins to load a version; once it has settled, it is READY, or FAILED with a reason."""
@@ -133,14 +130,14 @@ class Deployment:
         began_s = time.perf_counter()
         try:
             engine = await asyncio.to_thread(self._loader.begin, entry.name, entry.version)
-            self._loading[entry] = engine
+            self.loading[entry] = engine
             try:
                 model = await self._start_up(entry, engine)
             except BaseException:
                 await engine.stop()
                 raise
             finally:
-                del self._loading[entry]
+                del self.loading[entry]
         except Exception as error:
             self.fail(entry, error)
         else:

@@ -72,12 +72,21 @@ class Scanner:
         except OSError as error:
             seen, trouble = None, f"it cannot be read: {error.strerror}"
         if seen is None:
-            self._warn(trouble)
+            if trouble != self._trouble:
+                facts = {"folder": self._folder, "reason": trouble}
+                logs.event("model repository kept", facts, logging.WARNING)
+            self._trouble = trouble
             return False
         self._trouble = ""
         before, self._seen = self._seen, seen
         for label, files in seen.items():
-            self._update(label, files, is_stable=before.get(label) == files)
+            entry = self._repository.entry(*label, _BEING_WRITTEN)
+            if not any(name == manifest.FILE for name, *_ in files):
+                entry.mark_unstable(_NO_MANIFEST)
+            elif before.get(label) == files:
+                entry.mark_stable(files)
+            else:
+                entry.mark_unstable(_BEING_WRITTEN)
         for entry in self._repository.entries:
             label = (entry.name, entry.version)
             if label not in seen and label not in before:
@@ -111,18 +120,3 @@ class Scanner:
         return {
             (folder.parent.name, int(folder.name)): files_of(folder) for folder in listing.versions
         }
-
-    def _warn(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            facts = {"folder": self._folder, "reason": trouble}
-            logs.event("model repository kept", facts, logging.WARNING)
-        self._trouble = trouble
-
-    def _update(self, label: _Label, files: Files, *, is_stable: bool) -> None:
-        entry = self._repository.entry(*label, _BEING_WRITTEN)
-        if not any(name == manifest.FILE for name, *_ in files):
-            entry.mark_unstable(_NO_MANIFEST)
-        elif is_stable:
-            entry.mark_stable(files)
-        else:
-            entry.mark_unstable(_BEING_WRITTEN)

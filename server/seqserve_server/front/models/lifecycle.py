@@ -136,8 +136,7 @@ V = TypeVar("V", bound=Version)
 def to_load(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:
     """Finds the versions of a model to load, the highest first.
 
-    The ``keep`` highest versions stay loaded, all with 0, and those with a traffic weight. An older
-    version replaces one that fails.
+    The ``keep`` highest versions, all with 0, and those with a weight stay loaded.
     """
     active = [version for version in versions if version.state in _ACTIVE and version.is_wanted]
     chosen: list[V] = []
@@ -155,8 +154,8 @@ def to_load(versions: Collection[V], keep: int, weighted: Collection[int] = ()) 
 def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:
     """Finds the versions of a model to drain.
 
-    Only newer versions that are READY replace a version. The last loaded version, if its folder is
-    gone, stays until the versions that are loading have finished or failed.
+    Newer versions that are READY replace a version. If the folder of the last one is gone, it stays
+    until others have loaded or failed.
     """
     loaded = [version for version in versions if version.state in _LOADED]
     wanted = [

@@ -82,10 +82,7 @@ class ServedModel(LoadedModel):
 
 
 def read_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
-    """Reads the tokenizer of an artifact, and checks that it fits the manifest.
-
-    The engine reads all other files.
-    """
+    """Reads the tokenizer of an artifact, and checks that it fits the manifest."""
     # The only files that are opened here; the engine checks all of them.
     for name in (FILE, TARGET_FILE):
         if name in manifest.files:
@@ -96,18 +93,14 @@ def read_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
     # A tokenizer that can only fail would fail every call.
     tokenizer.decode(tokenizer.encode_target("a"))
     tokenizer.encode("a")
-    _check_template(manifest, tokenizer)
-    try:
-        check_recommended(manifest.generation)
-    except InvalidRequest as error:
-        raise ArtifactError(f"{manifest.label}: generation: {error}") from None
-    return tokenizer
-
-
-def _check_template(manifest: Manifest, tokenizer: Tokenizer) -> None:
     template = manifest.template or Template()
     missing = {token for token in template.source_tokens if tokenizer.source_id_of(token) is None}
     missing |= {token for token in template.target_tokens if tokenizer.id_of(token) is None}
     for token in sorted(missing):
         reason = f"template: tokenizer.json has no token {token!r:.80}; import the model again"
         raise ArtifactError(f"{manifest.label}: {reason}")
+    try:
+        check_recommended(manifest.generation)
+    except InvalidRequest as error:
+        raise ArtifactError(f"{manifest.label}: generation: {error}") from None
+    return tokenizer

@@ -13,8 +13,8 @@ from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.engine_client.client import EngineProcess
 from seqserve_server.front.engine_client.group import EngineGroup, LaunchedGroup
-from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loaded_model import ServedModel, read_tokenizer
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -89,10 +89,7 @@ class Loader:
         return manifest
 
     def num_bytes(self, manifest: Manifest) -> int:
-        """Returns the memory that a version takes while it is idle.
-
-        Every process has its own copy of the weights. Caches take memory as they are used.
-        """
+        """Returns the memory that an idle version takes: each process has its own weights."""
         files = sum(each.bytes for each in manifest.files.values())
         folder = self._folder(manifest.name, manifest.version)
         return self._processes(folder) * (files + _PROCESS_BYTES)

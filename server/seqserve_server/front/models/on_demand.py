@@ -93,9 +93,8 @@ class OnDemand:
     async def load(self, entry: Entry, client_id: str = "") -> None:
         """Waits until a version is loaded or has failed, or is no longer to be loaded.
 
-        Raises:
-            QueueFull: The client has too many calls that wait for this.
-            ModelUnavailable: All other versions were in use for a while.
+        Raises QueueFull if the client has too many calls that wait for this, and ModelUnavailable
+        if all other versions were in use for a while.
         """
         if not self._waiting.fits(client_id, 1):
             reason = f"{self._waiting.used} calls wait for models that are loading"
@@ -154,7 +153,7 @@ class OnDemand:
         while self.loaded_bytes + entry.num_bytes > self._max_bytes:
             if (unused := self._unused()) is not None:
                 logs.event("model makes room", {"model": unused.label, "for": entry.label})
-                self._metrics.model_evicted()
+                self._metrics.evictions.inc()
                 self._deployment.begin_unload(unused)
                 await self._deployment.until_settled(unused)
             elif time.monotonic() > end_s:

@@ -66,7 +66,8 @@ class Repository:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._versions: dict[str, dict[int, Entry]] = {}
-        self._traffic: dict[str, Weights] = {}
+        self.traffic: dict[str, Weights] = {}
+        """The weights that were set, by model."""
         self._pairs = Pairs(())
         self._paired: list[tuple[str, list[Template | None]]] = []
         self.default = ""
@@ -81,8 +82,8 @@ class Repository:
     def choose_default(self, default: str = "", named_by: str = "--default-model") -> None:
         """Sets the default model, after the first models were loaded.
 
-        If ``default`` is empty, it is the only model that is ready, or none. A model that is added
-        later does not change the default. ``named_by`` is the option or the file that named it.
+        Without a name it is the only model that is ready, or none. ``named_by`` is the option or
+        the file that named it.
         """
         ready = sorted({entry.name for entry in self.entries if entry.is_ready})
         if not ready:
@@ -136,8 +137,7 @@ class Repository:
     def find(self, name: str, version: int = 0) -> Entry:
         """Finds a version by name and number, whatever its state.
 
-        An empty name is the default. Version 0 is the highest ready version, or the highest of all
-        if none is ready.
+        An empty name is the default. Version 0 is the highest ready one, or the highest of all.
         """
         entries = self._matching(name, version)
         return max(entries, key=lambda entry: (entry.is_ready, entry.version))
@@ -145,9 +145,8 @@ class Repository:
     def choose(self, name: str, version: int, key: str) -> Entry:
         """Finds the version that serves a call; it may have to be loaded first.
 
-        An empty name is the default. Version 0 is a ready one, chosen by the traffic weights; calls
-        of equal keys get the same one. Where none is ready, a version that restarts serves the call
-        if its engine runs.
+        An empty name is the default. Version 0 is a ready one, or one that restarts while its
+        engine runs; calls of equal keys get the same one, by the traffic weights.
         """
         entries = self._matching(name, version)
         best = {each.version: each for each in _best(entries) if each.model or each.is_ready}
@@ -157,10 +156,7 @@ class Repository:
 
     @property
     def pairs(self) -> Pairs:
-        """The pairs of languages that calls without a model can have now.
-
-        A model has a language if all versions that such calls may reach know it.
-        """
+        """The pairs of languages of calls without a model; all its versions know them."""
         paired = [
             (name, templates) for name in self._versions if (templates := self._templates(name))
         ]
@@ -190,26 +186,18 @@ class Repository:
         return [version for version, weight in self._weights(name).items() if weight]
 
     def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
-        """Sets how the calls that name no version are divided among the versions of a model.
-
-        Without weights the highest ready version gets all calls. Returns all versions of the model.
-        """
+        """Divides calls that name no version; without weights the highest ready gets all."""
         entries = self._matching(name, 0)
         if error := weights_error(weights):
             raise errors.InvalidRequest("weights", error)
         for version in weights:
             self._matching(name, version)
         name = entries[0].name
-        self._traffic[name] = dict(weights)
+        self.traffic[name] = dict(weights)
         return self.versions(name)
 
-    @property
-    def traffic(self) -> Mapping[str, Weights]:
-        """The weights that were set, by model."""
-        return self._traffic
-
     def _weights(self, name: str) -> Weights:
-        return self._traffic.get(name, {})
+        return self.traffic.get(name, {})
 
     def _matching(self, name: str, version: int) -> list[Entry]:
         wanted = name or self.default
@@ -235,14 +223,11 @@ def _unknown(name: str, version: int) -> str:
         return "name a model (--model): the server has several and no --default-model"
     # A client may send a name as long as a message.
     shown = name if len(name) <= _MAX_NAME_CHARACTERS else name[:_MAX_NAME_CHARACTERS] + "…"
-    return f"no model {shown!r}" + (f" of version {version}" if version else "") + _advice(shown)
-
-
-def _advice(name: str) -> str:
-    # Gives advice if a label, as logs and errors show it, was sent instead of a name.
-    model, _, version = name.rpartition("/")
-    is_label = model and version.isdecimal()
-    return f" (name {model!r}, and set version {version} separately)" if is_label else ""
+    unknown = f"no model {shown!r}" + (f" of version {version}" if version else "")
+    # A label, as logs and errors show it, may have been sent instead of a name.
+    model, _, number = shown.rpartition("/")
+    is_label = model and number.isdecimal()
+    return unknown + (f" (name {model!r}, and set version {number} separately)" * bool(is_label))
 
 
 def _unready_error(entries: list[Entry]) -> errors.ServiceError:
@@ -259,20 +244,14 @@ def _unready_error(entries: list[Entry]) -> errors.ServiceError:
 
 
 def traffic_shares(weights: Weights, ready: Collection[int]) -> dict[int, float]:
-    """Computes the share of each ready version; the shares sum to 1 if any version is ready.
-
-    If no ready version has a weight, the highest one gets all calls.
-    """
+    """Computes the share of each ready version; all of it is the highest one's without weights."""
     weighted = _weighted(weights, ready)
     total = sum(weight for _, weight in weighted)
     return {version: weight / total for version, weight in weighted}
 
 
 def choose_version(weights: Weights, ready: Collection[int], key: str) -> int:
-    """Chooses one of the ready versions by weight.
-
-    Equal keys get the same version; a hash of the key is the random number.
-    """
+    """Chooses one of the ready versions by weight; a hash of the key is the random number."""
     weighted = _weighted(weights, ready)
     if len(weighted) > 1:
         digest = blake2b(key.encode(), digest_size=8).digest()

@@ -9,12 +9,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.artifact.repository import VERSION
 from seqserve_server.contract import errors
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.engine_client.engine import ServingEngine
+from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.folders import Scanner
 from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
@@ -64,8 +65,7 @@ class Rollout:
     ) -> None:
         """Loads nothing before :meth:`open`.
 
-        ``keep`` is --keep-versions, ``interval_s`` --watch-interval-s. With ``max_loaded_bytes``
-        versions are loaded by their first calls, in so much memory.
+        With ``max_loaded_bytes`` versions are loaded by their first calls, in so much memory.
         """
         self.repository = repository
         self.on_change: Callable[[], None] = lambda: None
@@ -89,12 +89,17 @@ class Rollout:
     def open(self, default: str = "", traffic: dict[str, dict[int, int]] | None = None) -> None:
         """Loads the versions in the folder, in parallel, before the event loop runs; blocks.
 
-        If a version fails, an older one may be loaded in its place. Where calls load versions, only
-        their manifests are read.
+        If a version fails, an older one may take its place. Where calls load versions, only their
+        manifests are read.
         """
         self._scanner.open()
         default, named_by = (default, "--default-model") if default else self._scanner.default()
-        self._check_default(default, named_by)
+        names = self.repository.names()
+        # Before the models are loaded, which takes longer.
+        if default and default not in names:
+            raise OptionError(
+                f"{named_by}: {default!r} is not in the repository; available: {', '.join(names)}"
+            )
         try:
             for name, weights in (traffic or {}).items():
                 self.repository.set_traffic(name, weights)
@@ -109,14 +114,6 @@ class Rollout:
         except BaseException:
             self.discard()
             raise
-
-    def _check_default(self, default: str, named_by: str) -> None:
-        # Before the models are loaded, which takes longer.
-        names = self.repository.names()
-        if default and default not in names:
-            raise OptionError(
-                f"{named_by}: {default!r} is not in the repository; available: {', '.join(names)}"
-            )
 
     def discard(self) -> None:
         """Ends all engine processes when no event loop runs; blocks."""
@@ -244,9 +241,9 @@ class Rollout:
         ]
         return due if self._on_demand is None else self._on_demand.mark(due)
 
-    def _engines(self) -> list[ServingEngine]:
-        loaded = [model.engine for model in self.repository.models()]
-        return loaded + self.deployment.loading_engines
+    def _engines(self) -> list[LaunchedGroup]:
+        loaded = [cast(LaunchedGroup, model.engine) for model in self.repository.models()]
+        return [*loaded, *self.deployment.loading.values()]
 
     def _states(self) -> list[tuple[str, int, str]]:
         return [

@@ -62,13 +62,9 @@ def _caller(method: str, peer: str) -> str:
 
 
 class MessageMemory(FairMemory):
-    """Memory for the messages of calls that are served.
-
-    gRPC receives a message when its call is served; before that it keeps at most a window of it.
-    """
+    """Memory for the messages of calls that are served; before, gRPC keeps a window of one."""
 
     def __init__(self, max_message_bytes: int) -> None:
-        """Starts empty; the maximum is what a call may need before its message is there."""
         super().__init__(max(_MESSAGE_BYTES, 4 * max_message_bytes))
         self._most = max_message_bytes
         self.on_free: Callable[[], None] = lambda: None
@@ -112,7 +108,6 @@ class PendingCalls:
     """Bounds the calls that have arrived and wait to be served."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Starts empty; the clock tells seconds, from any origin."""
         self._places = FairShare(0, _CALLER_SHARE)
         self._clock = clock
         self._served_s, self._is_busy = clock(), False
@@ -127,7 +122,10 @@ class PendingCalls:
         served = int(_LONGEST_S / self._interval_s)
         self._places.total = int(min(max(served, _FEWEST), _MOST) / _CALLER_SHARE)
         if not self._places.fits(caller, 1):
-            raise self._refusal(caller)
+            wait_s = len(self) * self._interval_s
+            reason = f"{len(self)} calls wait for the server already"
+            full = QueueFull(reason, wait_s, Bound.BACKLOG, self._interval_s)
+            raise self._refusals.refused(QueueKey(caller, "", Priority.NORMAL), full)
         self._places.take(caller, 1)
 
     def leave(self, caller: str) -> None:
@@ -139,12 +137,6 @@ class PendingCalls:
             self._interval_s += _WEIGHT * (interval_s - self._interval_s)
         self._served_s, self._is_busy = now_s, len(self) > 0
 
-    def _refusal(self, caller: str) -> QueueFull:
-        wait_s = len(self) * self._interval_s
-        reason = f"{len(self)} calls wait for the server already"
-        full = QueueFull(reason, wait_s, Bound.BACKLOG, self._interval_s)
-        return self._refusals.refused(QueueKey(caller, "", Priority.NORMAL), full)
-
 
 class Admission:
     """Decides about each call that arrives; the log has one line a second for all refusals."""
@@ -155,11 +147,7 @@ class Admission:
         refuse: Callable[[str, Context, QueueFull], Awaitable[None]],
         max_message_bytes: int,
     ) -> None:
-        """Starts without waiting calls.
-
-        ``peer_of`` names the peer of a call, whose share it uses. ``refuse`` ends a call of a
-        method with an error, and counts it.
-        """
+        """Starts without calls; ``refuse`` ends a call of a method with an error, and counts it."""
         self.peer_of = peer_of
         self.messages = MessageMemory(max_message_bytes)
         self._refuse = refuse
@@ -171,26 +159,20 @@ class Admission:
         try:
             self._pending.enter(_caller(method, peer))
         except QueueFull as full:
-            self._note(method)
+            if not self._refused:
+                asyncio.get_running_loop().call_later(_LOG_INTERVAL_S, self._log)
+            self._refused[method] += 1
             await self._refuse(method, context, full)
             return False
         return True
 
     def accept(self, method: str, peer: str, call: object) -> set[Reservation] | None:
-        """Has an admitted call served now: returns the memory for its message.
-
-        None if its peer can have none at the moment.
-        """
+        """Has an admitted call served now; returns the memory of its message, or None."""
         reservation = self.messages.take(method, peer, call)
         if reservation is None:
             return None
         self._pending.leave(_caller(method, peer))
         return {reservation}
-
-    def _note(self, method: str) -> None:
-        if not self._refused:
-            asyncio.get_running_loop().call_later(_LOG_INTERVAL_S, self._log)
-        self._refused[method] += 1
 
     def _log(self) -> None:
         for method, calls in self._refused.items():

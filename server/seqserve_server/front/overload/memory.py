@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -40,7 +39,6 @@ class FairShare:
     """Bytes, or places, that callers divide among them."""
 
     def __init__(self, total: int, caller_share: float) -> None:
-        """Starts with all bytes free; ``caller_share`` bounds a caller that is alone."""
         self.total = total
         self._share = caller_share
         self._held: Counter[str] = Counter()
@@ -111,7 +109,6 @@ class FairMemory:
         *,
         bound: Bound = Bound.ANSWERS,
     ) -> None:
-        """Starts empty; ``bound`` is the reason of a refusal."""
         self._bound = bound
         self.max_per_caller = int(max_bytes * caller_share)
         """Most bytes that one caller can reserve."""
@@ -134,8 +131,8 @@ class FairMemory:
     ) -> Reservation:
         """Waits until a caller may hold so many more bytes, after its own earlier calls.
 
-        A small call passes large ones that wait. The call holds ``held_bytes`` meanwhile. Raises
-        QueueFull if too many calls wait already, or if it has waited too long.
+        A small call passes large ones. It holds ``held_bytes`` meanwhile. Raises QueueFull if too
+        many calls wait already, or if it has waited too long.
         """
         is_small = size <= _SMALL_SHARE * self.max_per_caller
         is_behind = caller in self._waiting and not is_small
@@ -144,17 +141,6 @@ class FairMemory:
         else:
             self._held.take(caller, size)
         return Reservation(self, caller, size)
-
-    @asynccontextmanager
-    async def reserved(
-        self, caller: str, size: int, *, held_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
-    ) -> AsyncIterator[Reservation]:
-        """Reserves bytes as :meth:`reserve` does, until the context ends."""
-        held = await self.reserve(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s)
-        try:
-            yield held
-        finally:
-            held.release()
 
     async def _wait(self, caller: str, size: int, held_bytes: int, max_wait_s: float) -> None:
         if not self._requests.fits(caller, held_bytes):
@@ -241,9 +227,7 @@ class AnswerSize:
 
     parts: dict[str, int]
     sources: int = 1
-    """Number of answers that a call returns."""
     unit: str = "sources"
-    """Name of the answered items."""
 
     @property
     def each(self) -> int:

@@ -84,15 +84,18 @@ class TextScheduler:
         held_bytes: int = 0,
         max_wait_s: float = MAX_WAIT_S,
     ) -> Result:
-        """Reads the texts of a request: short ones at once, long ones in turns with other callers.
+        """Reads texts: short ones at once, long ones in turns with other callers.
 
         Long texts wait for memory; ``held_bytes`` are held meanwhile, and counted nowhere else.
         """
         if num_characters <= _FEW_CHARACTERS:
             return run_now(steps)
         size = min(num_characters * _CHARACTER_BYTES, self.memory.max_per_caller)
-        async with self.memory.reserved(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s):
+        held = await self.memory.reserve(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s)
+        try:
             return await self.run(caller, steps)
+        finally:
+            held.release()
 
     async def run(self, caller: str, steps: Cooperative[Result]) -> Result:
         """Does work in slices, in turns with the work of others, and returns its result."""

@@ -41,7 +41,7 @@ class Security:
     def reloads(self) -> dict[str, Reload]:
         """Returns the last reload of the files, by the option that names them."""
         parts = {"--tls-certificate": self.certificates, "--tokens": self.tokens}
-        return {option: part.last_reload for option, part in parts.items() if part is not None}
+        return {option: part.files.last for option, part in parts.items() if part is not None}
 
     def expiry_s(self) -> Mapping[str, float]:
         """Returns when the certificates expire, in seconds since 1970, by option."""
@@ -49,10 +49,7 @@ class Security:
 
 
 def security_of(options: ServeOptions) -> Security:
-    """Reads the files that the options name; refuses to leave a reachable port unprotected.
-
-    With ``--insecure`` it only warns.
-    """
+    """Reads the options' files; refuses a port open to others without protection or consent."""
     if options.usage is not None and options.tokens is None:
         raise OptionError("--usage: needs --tokens, whose names are counted")
     has_usage = options.usage is not None
@@ -74,18 +71,13 @@ def security_of(options: ServeOptions) -> Security:
             )
         facts = {"host": options.host, "missing": ", ".join(missing)}
         logs.event("insecure", facts, logging.WARNING)
-    _warn_of_forgery()
-    return security
-
-
-def _warn_of_forgery() -> None:
-    """Warns if gRPC's core may write to the log, which is off by default."""
     verbosity = os.environ.get("GRPC_VERBOSITY", "")
     if verbosity.upper() != "NONE":
         reason = "gRPC writes data of strangers to standard error as it is; set NONE"
         logs.event(
             "log can be forged", {"GRPC_VERBOSITY": verbosity, "reason": reason}, logging.WARNING
         )
+    return security
 
 
 def _missing(security: Security) -> list[str]:
@@ -112,35 +104,26 @@ class Certificates:
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
-        """Reads PEM files; without ``client_ca`` clients need no certificate."""
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         files = {_CERTIFICATE: certificate, _KEY: key}
         if client_ca is not None:
             files[_CLIENT_CA] = client_ca
-        self._files = Reloaded("certificate", files, self._read)
-
-    @property
-    def asks_clients(self) -> bool:
+        self.asks_clients = client_ca is not None
         """Whether clients must show a certificate (mutual TLS)."""
-        return self._client_ca is not None
-
-    @property
-    def last_reload(self) -> Reload:
-        """The last reload of the files."""
-        return self._files.last
+        self.files = Reloaded("certificate", files, self._read)
 
     @property
     def expiry_s(self) -> Mapping[str, float]:
         """When the first certificate of each file expires, in seconds since 1970, by option."""
-        return self._files.value.expiry_s
+        return self.files.value.expiry_s
 
     def credentials(self) -> grpc.ServerCredentials:
         """Makes the credentials of a gRPC port."""
-        shown = self._files.value.configuration
+        shown = self.files.value.configuration
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
             nonlocal shown
-            before, shown = shown, self._files.value.configuration
+            before, shown = shown, self.files.value.configuration
             # None means unchanged.
             return None if shown is before else shown
 
@@ -158,21 +141,17 @@ class Certificates:
             authorities = shown[_CLIENT_CA] = read_authorities(self._client_ca, _CLIENT_CA)
         expiries_s = {option: expiry_s(pem) for option, pem in shown.items()}
         known_s = {option: time_s for option, time_s in expiries_s.items() if time_s is not None}
-        _warn_of_expired(known_s)
+        for option, time_s in known_s.items():
+            # Only a warning: clients may not check it, or the clock may be wrong.
+            if time_s < time.time():
+                facts = {"option": option, "since": datetime.fromtimestamp(time_s, UTC).isoformat()}
+                logs.event("certificate expired", facts, logging.WARNING)
         return _Files(
             configuration=grpc.ssl_server_certificate_configuration(
                 [(key, certificate)], authorities
             ),
             expiry_s=known_s,
         )
-
-
-def _warn_of_expired(expiry_s: Mapping[str, float]) -> None:
-    """Warns only: clients that do not check it, or a wrong clock, must not keep a server down."""
-    for option, time_s in expiry_s.items():
-        if time_s < time.time():
-            facts = {"option": option, "since": datetime.fromtimestamp(time_s, UTC).isoformat()}
-            logs.event("certificate expired", facts, logging.WARNING)
 
 
 def certificates_of(
@@ -195,10 +174,7 @@ _VALIDITY = 3
 
 
 def expiry_s(pem: bytes) -> float | None:
-    """Returns when the first certificate of a file expires, in seconds since 1970.
-
-    None without a certificate, or with a malformed one.
-    """
+    """Returns when the first certificate of a file expires, in seconds since 1970; None if none."""
     try:
         return min(
             _expiry_s(certificate) for certificate in _PEM.findall(pem.decode(errors="replace"))

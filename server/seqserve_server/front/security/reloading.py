@@ -42,8 +42,8 @@ class Reloaded(Generic[T]):
     ) -> None:
         """Reads the files, by the options that name them, for the first time.
 
-        ``what`` is a name for the log. ``read`` raises OptionError if the files are broken; broken
-        files that do not change are read again at an interval.
+        ``what`` is a name for the log. ``read`` raises OptionError if the files are broken; these
+        are read again at an interval.
         """
         self._what = what
         self._files = files
@@ -84,7 +84,11 @@ class Reloaded(Generic[T]):
         try:
             value = self._read_plain()
         except OptionError as error:
-            self._keep(stamps, str(error))
+            kept = stamps, str(error)
+            if kept != self._error:
+                logs.event(f"{self._what} kept", {"reason": str(error)}, logging.ERROR)
+            self._stamps, self._error = stamps, kept
+            self._retry_at_s = time.monotonic() + self._retry_interval_s
             return
         # Files that changed while they were read may not belong together; the next access retries.
         if self._current() == stamps:
@@ -92,13 +96,6 @@ class Reloaded(Generic[T]):
             self._success_s = time.time()
             files = ", ".join(map(str, self._files.values()))
             logs.event(f"{self._what} read again", {"files": files})
-
-    def _keep(self, stamps: list[_Stamp], reason: str) -> None:
-        error = stamps, reason
-        if error != self._error:
-            logs.event(f"{self._what} kept", {"reason": reason}, logging.ERROR)
-        self._stamps, self._error = stamps, error
-        self._retry_at_s = time.monotonic() + self._retry_interval_s
 
     def _read_plain(self) -> T:
         for option, path in self._files.items():

@@ -13,7 +13,7 @@ from seqserve.auth import Scope, TokenEntry, digest_of, token_of
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve_server.contract.errors import PermissionDenied, ServiceError, Unauthenticated
-from seqserve_server.front.security.reloading import Reload, Reloaded
+from seqserve_server.front.security.reloading import Reloaded
 from seqserve_server.front.security.usage import Usage
 
 _OPTION = flag_of("tokens")
@@ -57,24 +57,13 @@ class Tokens:
     """The current entries of the file; if the file is broken, the last valid ones."""
 
     def __init__(self, path: Path, *, has_usage: bool = True) -> None:
-        """Reads the file; raises OptionError if it is unreadable or a line is malformed.
-
-        Quotas need a file of usage.
-        """
-        self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path, has_usage))
-
-    @property
-    def last_reload(self) -> Reload:
-        """The last reload of the file."""
-        return self._file.last
+        """Reads the file; raises OptionError for a malformed line, or a quota without usage."""
+        self.files = Reloaded("tokens", {_OPTION: path}, lambda: _read(path, has_usage))
 
     def find(self, token: str) -> TokenEntry | None:
-        """Finds the entry of a token.
-
-        Takes the same time for known and unknown tokens, so that timing reveals nothing.
-        """
+        """Finds the entry of a token, in a time that reveals nothing."""
         digest, match = digest_of(token), None
-        for entry in self._file.value:
+        for entry in self.files.value:
             if compare_digest(entry.digest, digest):
                 match = entry
         return match
@@ -126,7 +115,6 @@ class Authorization:
     """Refuses calls without a token, or whose token lacks the scope of the method."""
 
     def __init__(self, tokens: Tokens, usage: Usage) -> None:
-        """Checks tokens, and what their names have used."""
         self._tokens, self.usage = tokens, usage
 
     def refusal(self, details: grpc.HandlerCallDetails) -> ServiceError | None:

@@ -29,9 +29,7 @@ _TEXTS = {
     "tokens": "Tokens of these sources and of what was generated from them.",
 }
 KINDS = tuple(_TEXTS)
-"""Counted units."""
 INTERVAL_S = 1.0
-"""Between two exchanges with the file."""
 _KEPT = timedelta(days=400)
 _CREATE = """CREATE TABLE IF NOT EXISTS usage (day TEXT, name TEXT, requests INTEGER,
  characters INTEGER, tokens INTEGER, PRIMARY KEY (day, name)) WITHOUT ROWID"""

@@ -77,21 +77,16 @@ class CallMetrics(Collector):
         for version in sorted(self._calls.copy()):
             for kind, calls in sorted(self.of(version).items()):
                 labels = [*kind, *version]
-                rows, total = _rows(calls)
+                buckets, total = calls.durations.buckets()
+                exemplars = calls.exemplars.copy()
+                rows = [
+                    (bound, count, exemplars[number]) if number in exemplars else (bound, count)
+                    for number, (bound, count) in enumerate(buckets)
+                ]
                 requests.add_metric(labels, rows[-1][1])
                 durations.add_metric(labels, rows, total)
         yield requests
         yield durations
-
-
-def _rows(calls: Calls) -> tuple[list[tuple[str, float] | tuple[str, float, Exemplar]], float]:
-    buckets, total = calls.durations.buckets()
-    exemplars = calls.exemplars.copy()
-    rows = [
-        (bound, count, exemplars[number]) if number in exemplars else (bound, count)
-        for number, (bound, count) in enumerate(buckets)
-    ]
-    return rows, total
 
 
 class VersionLabels(NamedTuple):
@@ -107,7 +102,6 @@ class VersionLabels(NamedTuple):
 
 
 NAMES = list(VersionLabels._fields)
-"""Names of these labels."""
 
 
 def counter(name: str, text: str, labels: Sequence[str] = NAMES) -> CounterMetricFamily:

@@ -49,7 +49,6 @@ class Trace:
     """Data for the spans of a call, which are made when it is over."""
 
     parent: dict[str, str]
-    """The client's trace headers."""
     requests: list[EndedRequest] = field(default_factory=list)
     """The first requests that ended."""
 
@@ -59,7 +58,6 @@ class CallRecord:
     """One call, from its arrival on."""
 
     path: str
-    """The method as gRPC writes it: ``/package.Service/Method``."""
     request_id: str
     peer: str = ""
     """The client's network address, or the name that a trusted proxy gives it."""
@@ -71,7 +69,6 @@ class CallRecord:
     model: str = ""
     """Empty until the model is known to exist, so that clients cannot make up metric labels."""
     version: int = 0
-    """Its version; 0 as long as the model is not known."""
     facts: dict[str, float] = field(default_factory=dict)
     """Counts and times for the log line and the trace; never text."""
     trace: Trace | None = None

@@ -34,7 +34,6 @@ class EnginesCollector(Collector):
     """Asks all engines for their stats at each scrape."""
 
     def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
-        """Starts without engines; a late engine is shown with its last reply."""
         self._timeout_s = timeout_s
         self._engines: dict[VersionLabels, ServingEngine] = {}
         # Stats and restarts of engines that were removed, so that counters do not fall.

@@ -7,7 +7,8 @@ have the same relative precision at 1 ms as at 10 s.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -50,13 +51,13 @@ class Metrics:
     """All metrics of a server."""
 
     def __init__(self) -> None:
-        """Registers all metrics, so that each name is there from the first scrape on."""
         # They would add a series with the start time to each counter, which no rule of ours reads.
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = prometheus.CollectorRegistry()
         self.calls = prometheus.CollectorRegistry()
         """Counters of a front; part of :attr:`registry`."""
-        self._read_calls: Callable[[], Iterable[Metric]] = self.calls.collect
+        self.read_calls: Callable[[], Iterable[Metric]] = self.calls.collect
+        """Reads what the fronts have counted; set where this is not one."""
         prometheus.ProcessCollector(registry=self.registry)
         prometheus.PlatformCollector(registry=self.registry)
         self._engines = EnginesCollector()
@@ -71,43 +72,26 @@ class Metrics:
         for collector in (self._calls, self._cache, _Families(self._file_families)):
             self.calls.register(collector)
         versions = _Families(self._version_families)
-        for each in (self._engines, versions, _Families(lambda: self._read_calls())):
+        for each in (self._engines, versions, _Families(lambda: self.read_calls())):
             self.registry.register(each)
-        self._rejected = prometheus.Counter(
-            "seqserve_rejected",
-            "Requests refused before they could wait.",
-            ["reason", "model"],
-            registry=self.calls,
-        )
-        self._numbers_differ = prometheus.Counter(
-            "seqserve_numbers_differ",
-            "Answers whose numbers differ from their source.",
-            ["model"],
-            registry=self.calls,
-        )
-        self._model_loads = prometheus.Counter(
-            "seqserve_model_loads", "Models loaded, by outcome.", ["result"], registry=self.registry
-        )
+        of_calls = partial(prometheus.Counter, namespace="seqserve", registry=self.calls)
+        text = "Requests refused before they could wait."
+        self._rejected = of_calls("rejected", text, ["reason", "model"])
+        text = "Answers whose numbers differ from their source."
+        self._numbers_differ = of_calls("numbers_differ", text, ["model"])
+        of_models: dict[str, Any] = {"namespace": "seqserve", "registry": self.registry}
+        text = "Models loaded, by outcome."
+        self._model_loads = prometheus.Counter("model_loads", text, ["result"], **of_models)
         for result in ("success", "failure"):
             self._model_loads.labels(result)
-        self._load_seconds = prometheus.Summary(
-            "seqserve_model_load_seconds", "Time to load a model.", registry=self.registry
-        )
-        self._evictions = prometheus.Counter(
-            "seqserve_model_evictions",
-            "Models unloaded to make room for others.",
-            registry=self.registry,
-        )
+        text = "Time to load a model."
+        self._load_seconds = prometheus.Summary("model_load_seconds", text, **of_models)
+        text = "Models unloaded to make room for others."
+        self.evictions = prometheus.Counter("model_evictions", text, **of_models)
+        labels = ["model", "version", "precision", "provider"]
         self._model_info = prometheus.Gauge(
-            "seqserve_model_info",
-            "Models that are loaded.",
-            ["model", "version", "precision", "provider"],
-            registry=self.registry,
+            "model_info", "Models that are loaded.", labels, **of_models
         )
-
-    def show_fronts(self, read: Callable[[], Iterable[Metric]]) -> None:
-        """Sets the function that reads what the fronts have counted, where this is not one."""
-        self._read_calls = read
 
     def show_answers(
         self, count_bytes: Callable[[], int], count_waiting: Callable[[], int]
@@ -137,10 +121,6 @@ class Metrics:
         """Sets the function that counts the memory of the versions that calls have loaded."""
         text = "Memory that loaded models take while idle, which --max-loaded-mb bounds."
         prometheus.Gauge("seqserve_loaded_bytes", text, registry=self.registry).set_function(count)
-
-    def model_evicted(self) -> None:
-        """Counts a version that is unloaded to make room for another one."""
-        self._evictions.inc()
 
     def model_loaded(
         self,
@@ -245,11 +225,7 @@ class Metrics:
 
 
 class _LostCalls(Collector):
-    """Calls that gRPC has ended itself, which nothing else counts.
-
-    A call that has not reached the server may still be on its way, but not at two scrapes. So the
-    smaller of the last two numbers counts.
-    """
+    """Calls that gRPC has ended itself, by two scrapes: at one, a call may still be on its way."""
 
     def __init__(self, count: Callable[[], int]) -> None:
         self._count = count

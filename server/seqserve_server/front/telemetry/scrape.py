@@ -28,7 +28,7 @@ class ScrapeLimits:
     """Bounds what scrapers can hold; each connection has a thread."""
 
     max_connections: int = 64
-    """Connections at a time; further ones are closed at once."""
+    """At a time; further ones are closed at once."""
     timeout_s: float = 10.0
     """Time that a scraper has to send its request and to read the answer."""
     poll_s: float = 0.1
@@ -53,7 +53,6 @@ class ScrapeServer(ThreadingHTTPServer):
         ready: Callable[[], bool],
         limits: ScrapeLimits = _LIMITS,
     ) -> None:
-        """Starts to listen; ``ready`` tells ``/readyz`` whether the server takes calls."""
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.registry, self.ready = registry, ready
@@ -80,7 +79,7 @@ class ScrapeServer(ThreadingHTTPServer):
         self._thread.join()
 
     def server_bind(self) -> None:
-        """Binds without the reverse lookup of the host name, which can be slow and is not used."""
+        """Binds without the slow reverse lookup of the host name."""
         TCPServer.server_bind(self)
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]

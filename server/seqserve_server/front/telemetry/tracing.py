@@ -70,7 +70,7 @@ class Tracing:
     def __init__(
         self, exporter: SpanExporter, sample_ratio: float, flush_s: float = _FLUSH_S
     ) -> None:
-        """Starts the thread that sends spans; ``flush_s`` bounds the sending of the last ones."""
+        """Starts the thread that sends spans; the last ones get ``flush_s``."""
         self._exporter = exporter
         self._flush_s = flush_s
         self._propagator = TraceContextTextMapPropagator()

@@ -96,8 +96,8 @@ def differences(
 ) -> list[Difference]:
     """Compares the quantities of a source that has a digit with its translation's.
 
-    Languages are codes of ISO 639, empty if not known. The differences are in the order of the
-    source, then of the target; there is none if the translation says the same in another form.
+    Languages are codes of ISO 639, or empty. The differences are in the order of the source, then
+    of the target.
     """
     read, written = Side(source, source_language), Side(target, target_language)
     pairs = [*_paired(read, written, is_exact=True), *_paired(read, written, is_exact=False)]
@@ -131,8 +131,7 @@ def _swapped(
     """Finds quantities that have changed places.
 
     Two of one kind come in the order of the source, between languages whose order is alike, unless
-    each keeps the word after it: 3 km in 36 minutes, in 36 Minuten 3 km. Of two kinds, each keeps
-    its own.
+    each keeps the word after it: 3 km in 36 minutes, in 36 Minuten 3 km.
     """
     found: dict[Quantity, Quantity] = {}
     for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):

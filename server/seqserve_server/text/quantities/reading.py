@@ -72,11 +72,7 @@ def has_digit(text: str) -> bool:
 
 
 def quantities_in(text: str, language: str) -> list[Quantity]:
-    """Finds the quantities of a text, in order; one is in no other.
-
-    The language is a code of ISO 639, or empty; if it is not known, a point and a comma may each
-    stand before decimals.
-    """
+    """Finds the quantities of a text, in order, by the rules of its language, if that is known."""
     plain = text.translate(_SIGNS)
     if not plain.isascii():
         plain = _OTHER_DIGIT.sub(lambda match: str(int(match[0])), plain)

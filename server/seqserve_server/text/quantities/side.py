@@ -52,10 +52,6 @@ class Side:
         """The text as it is looked through for codes."""
         return squashed(self.text)
 
-    @property
-    def _has_half(self) -> bool:
-        return not _HALVES.isdisjoint(self.words) or "30" in self.text
-
     def is_told(self, quantity: Quantity, other: "Side") -> bool:
         """Returns whether the other text has a quantity of this one in words, or may have it so."""
         readings, words = quantity.readings, other.words
@@ -68,7 +64,9 @@ class Side:
         if not is_known(other.language):
             return not (numbers or codes) or any(map(_is_round, numbers))
         times = times_of(quantity)
-        if quantity.kind == "time" and not (_HALVES.isdisjoint(words) or self._has_half):
+        if quantity.kind == "time" and not (
+            _HALVES.isdisjoint(words) or not _HALVES.isdisjoint(self.words) or "30" in self.text
+        ):
             # "drei" is told, but not in "halb drei" or "drei Uhr dreißig".
             numbers, times = [], [each for each in times if int(each[1:]) % 60]
         if any(is_time(each, words, other.language) for each in times):

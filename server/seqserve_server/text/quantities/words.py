@@ -40,10 +40,7 @@ def is_known(language: str) -> bool:
 
 @cache
 def months(language: str) -> re.Pattern[str]:
-    """Returns the names of the months, one group for each; it reads small letters.
-
-    An abbreviation has three letters or four.
-    """
+    """Returns the names of the months in small letters, a group each, short ones with 3 or 4."""
     groups = []
     for names in _table()[language]["months"].lower().split():
         forms = (f"{name[:3]}(?:{name[3:4]}|{name[3:]})?" for name in names.split("|"))

@@ -20,10 +20,9 @@ _DATE_KINDS = ("day", "month", "year")
 def written(
     missing: Sequence[Quantity], text: str, source_language: str, target_language: str
 ) -> Iterator[str]:
-    """Yields the forms in which the translation of a text should have ``missing`` quantities of it.
+    """Yields the forms in which the translation of a text should have its ``missing`` quantities.
 
-    If a part of a date or of a phone number is missing, the form is the whole. Languages are codes
-    of ISO 639.
+    If a part of a date or of a phone number is missing, the form is the whole.
     """
     for group in _groups(quantities_in(text, source_language), text):
         if set(group).isdisjoint(missing):

@@ -19,14 +19,15 @@ from seqserve_server.contract.events import (
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import (
     Cancel,
+    Frames,
     GetStats,
     LoadFailed,
     Message,
-    MessageDecoder,
     Setup,
     StepEvents,
     Submit,
     Together,
+    decoded,
     encode_message,
     read_message,
 )
@@ -103,10 +104,10 @@ def same(came: list[Message], sent: list[Message]) -> bool:
 def test_pieces_of_any_size_give_what_was_sent(sent: list[Message], data: st.DataObject) -> None:
     stream = b"".join(map(encode_message, sent))
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=20).map(sorted), label="cuts")
-    decoder = MessageDecoder()
+    frames = Frames()
     came: list[Message] = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        came += decoder.feed(stream[start:end])
+        came += map(decoded, frames.feed(stream[start:end]))
     assert same(came, sent)
     reader = io.BytesIO(stream)
     assert same([message for _ in sent if (message := read_message(reader)) is not None], sent)
@@ -115,11 +116,11 @@ def test_pieces_of_any_size_give_what_was_sent(sent: list[Message], data: st.Dat
 
 @given(st.lists(messages, max_size=6))
 def test_single_bytes_give_each_message_with_its_last(sent: list[Message]) -> None:
-    decoder = MessageDecoder()
+    frames = Frames()
     for message in sent:
         *most, last = encode_message(message)
-        assert not any(decoder.feed(bytes([byte])) for byte in most)
-        assert same(decoder.feed(bytes([last])), [message])
+        assert not any(frames.feed(bytes([byte])) for byte in most)
+        assert same([*map(decoded, frames.feed(bytes([last])))], [message])
 
 
 @given(messages, st.data())
@@ -127,7 +128,7 @@ def test_end_within_a_message_is_the_end(message: Message, data: st.DataObject) 
     stream = encode_message(message)
     left = data.draw(st.integers(0, len(stream) - 1), label="left")
     assert read_message(io.BytesIO(stream[:left])) is None
-    assert MessageDecoder().feed(stream[:left]) == []
+    assert Frames().feed(stream[:left]) == []
 
 
 def test_other_end_that_goes_with_messages_unread() -> None:
@@ -147,7 +148,7 @@ def test_errors_and_statistics_arrive() -> None:
         StepEvents([(7, Failed(full), Timeline())]),
         StatsReply(1, 2, recorder.snapshot()),
     ]
-    failed, step, reply = MessageDecoder().feed(b"".join(map(encode_message, sent)))
+    failed, step, reply = map(decoded, Frames().feed(b"".join(map(encode_message, sent))))
     assert isinstance(failed, LoadFailed)
     assert isinstance(step, StepEvents)
     assert isinstance(reply, StatsReply)

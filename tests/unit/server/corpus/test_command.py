@@ -21,10 +21,7 @@ class NoProcesses(UpperPool):
 
     last: NoProcesses
 
-    def __enter__(self) -> NoProcesses:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         pass
 
 

@@ -2,6 +2,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def settings(folder: Path, **options: int) -> EngineSettings:
 
 @pytest.fixture(scope="module")
 def pool(tiny_artifact: Path) -> Iterator[ProcessPool]:
-    with ProcessPool([settings(tiny_artifact)] * 2) as pool:
+    with closing(ProcessPool([settings(tiny_artifact)] * 2)) as pool:
         yield pool
 
 
@@ -48,7 +49,7 @@ def test_a_text_that_fails_has_its_reason(pool: ProcessPool) -> None:
 
 def test_a_wrong_option_ends_the_run(tiny_artifact: Path) -> None:
     with (
-        ProcessPool([settings(tiny_artifact, max_decoding_length=999)]) as pool,
+        closing(ProcessPool([settings(tiny_artifact, max_decoding_length=999)])) as pool,
         pytest.raises(InvalidArgument, match=r"options\.max_decoding_length: is 999"),
     ):
         pool.submit(TEXTS).result()
@@ -78,7 +79,7 @@ def test_processes_end_where_another_one_cannot_be_started(
 
 
 def test_a_process_that_is_killed_ends_the_run(tiny_artifact: Path) -> None:
-    with ProcessPool([settings(tiny_artifact)]) as pool:
+    with closing(ProcessPool([settings(tiny_artifact)])) as pool:
         assert len(pool.submit(TEXTS).result()) == 3
         [pid] = pool.pids
         os.kill(pid, signal.SIGKILL)

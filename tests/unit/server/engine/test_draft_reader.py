@@ -11,8 +11,8 @@ from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import runtime as module
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.drafts import DraftPass
-from seqserve_server.engine.draft_reader import DraftReader
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.step import DraftReader
 
 SOURCE = [9, 40, 41, 60, 2]
 

@@ -139,9 +139,10 @@ def test_every_field_of_onnx_that_leads_to_a_file_name_is_followed() -> None:
             # Metadata and names of values, not of files.
             if field.name not in ("metadata_props", "initialization_binding", "update_binding")
         }
+        declared = graph_messages.MODEL.DESCRIPTOR.file.message_types_by_name[name]
         followed = {
-            number: kind
-            for number, kind, _ in graph_messages._FIELDS[name].values()
-            if kind in kinds
+            field.number: field.message_type.name
+            for field in declared.fields
+            if field.message_type is not None and field.message_type.name in kinds
         }
         assert fields == followed

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve_server.offline.model_folder import model_folder
+from seqserve_server.artifact.repository import model_folder
 
 
 @pytest.fixture

@@ -14,10 +14,7 @@ _CAPITAL_COST = 1.25
 
 
 def casing(asked: Asked) -> Feature | None:
-    """Returns the feature, if the request has it.
-
-    A prefix or suffix of the target is given in its final case.
-    """
+    """Returns the feature, if the request has it; its affixes are given in their final case."""
     options = asked.options
     is_fixed = has_prefix(options) or options.stop_sequences
     return _Casing(asked.model.tokenizer) if options.lower_capitals and not is_fixed else None
@@ -49,10 +46,7 @@ class _Casing(Feature):
 
 
 def uppercase(message: generation_pb2.Hypothesis) -> None:
-    """Writes the text of a hypothesis in capitals, and moves the places in it.
-
-    A letter may have two capitals, as ß has. The tokens do not change.
-    """
+    """Writes the text of a hypothesis in capitals, ß with two, and moves the places in it."""
     text, alignment = message.text, message.alignment
     kept = sorted((each.target_begin, each.target_end) for each in message.kept)
     borders = [0, *chain.from_iterable(kept), len(text)]

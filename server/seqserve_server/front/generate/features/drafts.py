@@ -53,6 +53,5 @@ class _SourceDrafts(Feature):
 
 
 def _after(prefix: TokenIds, token_ids: list[int]) -> TokenIds:
-    """Puts a prefix before a draft, unless the draft begins with it."""
     draft = tuple(token_ids)
     return draft if draft[: len(prefix)] == prefix else prefix + draft

@@ -44,8 +44,7 @@ def formality(asked: Asked) -> Feature | None:
 class _Formality(Feature):
     """Suppresses the words of the other form.
 
-    Where the source tells of others than its reader, words that may mean them stay; those with a
-    capital only at the beginning.
+    Where the source tells of others than its reader, words that may mean them stay.
     """
 
     field = "options.formality"

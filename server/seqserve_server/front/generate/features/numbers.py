@@ -8,7 +8,6 @@ from itertools import islice
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
-from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.alignment import links_of
 from seqserve_server.front.generate.features.terms import fault_of_tokens
 from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
@@ -21,7 +20,6 @@ MOST_LISTED = 8
 _MOST_SHOWN = 32
 _CHARACTER_BYTES = 4
 _CONFIDENCE = 0.5
-"""Factor on the confidence of an answer that differs."""
 _BEAM_SIZE = 8
 _MOST_LOST = 0.5
 """How much less probable, as a logarithm, a token of the second try may be on average."""
@@ -32,8 +30,7 @@ _MOST_TERMS = 16
 def numbers(asked: Asked) -> Feature | None:
     """Returns the check of a request for sources with a digit.
 
-    A model that declares no language may be one that leaves numbers out, as summaries do. It is
-    checked if the request says so.
+    A model without languages may leave numbers out, as summaries do: it is checked on request.
     """
     if not (any(asked.languages) or asked.options.verify_numbers):
         return None
@@ -47,7 +44,12 @@ class _Numbers(Feature):
         self._languages = source, target
         # The answer is written with the differences that the second try has found.
         self._compared = lru_cache(maxsize=2)(partial(_compared, self._languages))
-        self.repairs = asked.options.verify_numbers and _takes_terms(asked.decoding)
+        decoding = asked.decoding
+        # Others cannot be decoded again with terms.
+        takes_terms = not (
+            decoding.sampling or decoding.return_alternatives or decoding.prefix_bias_beta
+        )
+        self.repairs = asked.options.verify_numbers and takes_terms
         self._tokenizer = asked.model.tokenizer
         ids = map(asked.model.tokenizer.id_of, "0123456789")
         self._digits = [each for each in ids if each is not None]
@@ -110,11 +112,6 @@ def _compared(languages: tuple[str, str], source: str, target: str) -> tuple[Dif
 def _mean_score(answer: Finished) -> float:
     best = answer.best
     return (best.score or 0.0) / (len(best.token_ids) + 1)
-
-
-def _takes_terms(decoding: DecodingOptions) -> bool:
-    """Returns whether a request can be decoded again with terms."""
-    return not (decoding.sampling or decoding.return_alternatives or decoding.prefix_bias_beta)
 
 
 def _is_protected(difference: Difference, spans: Sequence[Span]) -> bool:

@@ -23,12 +23,7 @@ def protected(asked: Asked) -> Feature | None:
 
 
 class _Protected(Feature):
-    """Has what is protected come back exactly and once.
-
-    A model often writes a placeholder or an address as it is. Where it does not, its attention
-    tells where it belongs, see
-    :mod:`~seqserve_server.front.generate.protected_places`.
-    """
+    """Has what is protected come back exactly and once; see ``protected_places``."""
 
     field = "options.keep"
     shapes_text = True

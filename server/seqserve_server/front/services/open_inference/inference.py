@@ -50,7 +50,6 @@ StreamResponse = open_inference_pb2.ModelStreamInferResponse
 Requests: TypeAlias = AsyncIterator[Request | Unreadable]
 
 STREAM = "stream"
-"""The parameter that asks for text as it is decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ class InferenceRequest:
 
     id: str
     manifest: Manifest
-    """The model's manifest."""
     texts: Texts
     outputs: list[Output]
     options: generation_pb2.GenerationOptions
@@ -137,8 +135,6 @@ class InferenceServicer(ModelControlServicer):
     def __init__(
         self, rollout: Versions, metrics: Metrics, directory: Directory, draining: asyncio.Event
     ) -> None:
-        """Takes the models, their figures, what requests are routed by, and the event that the
-        server shuts down."""
         super().__init__(rollout, metrics, draining)
         self._directory = directory
 

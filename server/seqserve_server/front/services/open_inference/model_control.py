@@ -185,13 +185,14 @@ def statistics_of(
 ) -> pb.ModelStatistics:
     """Returns the figures of a version since it was loaded, as Triton's ``ModelStatistics``.
 
-    They equal the metrics: the front counts calls, the engine texts and steps.
-    Only calls that ask the model for an answer are counted.
-
-    Source:
+    They equal the metrics, of calls that ask the model for an answer. Source:
     https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_statistics.md.
     """
-    inferences = {kind: figures for kind, figures in calls.items() if _is_inference(kind.method)}
+    inferences = {
+        kind: figures
+        for kind, figures in calls.items()
+        if kind.method.startswith(_GENERATION) or kind.method in _INFERENCE
+    }
     answered = [figures for kind, figures in inferences.items() if kind.code == StatusCode.OK.name]
     failed = [figures for kind, figures in inferences.items() if kind.code != StatusCode.OK.name]
     queue, compute, steps = (
@@ -219,10 +220,6 @@ def statistics_of(
     if usage is not None:
         message.memory_usage.add(type="CPU", byte_size=int(usage.resident_bytes))
     return message
-
-
-def _is_inference(method: str) -> bool:
-    return method.startswith(_GENERATION) or method in _INFERENCE
 
 
 def _sum(durations: Iterable[Histogram]) -> pb.StatisticDuration:

@@ -98,11 +98,10 @@ def unpacked(data: bytes, count: int) -> list[bytes]:
     return elements
 
 
-def _packed_floats(values: Sequence[float]) -> bytes:
-    return struct.pack(f"<{len(values)}f", *values)
-
-
-_RAW_FORMS: dict[str, Callable[[Sequence[Any]], bytes]] = {BYTES: packed, FP32: _packed_floats}
+_RAW_FORMS: dict[str, Callable[[Sequence[Any]], bytes]] = {
+    BYTES: packed,
+    FP32: lambda values: struct.pack(f"<{len(values)}f", *values),
+}
 _TYPED_LISTS = {BYTES: "bytes_contents", FP32: "fp32_contents"}
 
 
@@ -187,9 +186,8 @@ class Output:
     name: str
     datatype: str
     value: Callable[[Hypothesis], Any]
-    """Returns the element for a hypothesis."""
     missing: Any
-    """The element for a hypothesis that was wanted and not found."""
+    """For a hypothesis that was wanted and not found."""
     is_score: bool = False
 
     def elements(self, hypotheses: Sequence[Hypothesis], count: int) -> list[Any]:

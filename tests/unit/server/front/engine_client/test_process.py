@@ -28,7 +28,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import Ready, StatsReply
 from seqserve_server.engine.local_engine import LocalEngine
-from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.engine_client.client import EngineProcess
 from seqserve_server.process.logs import LogFormat, LogLevel
 
 pytestmark = pytest.mark.slow
@@ -201,7 +201,7 @@ from pathlib import Path
 from seqserve_server.process.logs import LogFormat, LogLevel
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.messages import Setup, read_message
-from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.engine_client.client import EngineProcess
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec
 

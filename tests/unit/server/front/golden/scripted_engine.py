@@ -1,6 +1,6 @@
 """An engine whose answers a script computes from the request, and which keeps the requests.
 
-``ScriptedEngines`` stands for ``EngineGroup``, so everything before and behind it is the front.
+``ScriptedEngines`` stands for ``LaunchedGroup``, so everything before and behind it is the front.
 Each hypothesis is the source behind the prefix; what is not the best lacks its last tokens.
 """
 
@@ -28,8 +28,8 @@ from seqserve_server.contract.events import (
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
-from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
-from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.engine import EngineStatus, Receive
+from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.text.tokenizer import Tokenizer
 
 BUSY, BROKEN = "busy", "broken"
@@ -59,11 +59,11 @@ class Script:
         self.refused.clear()
 
 
-class ScriptedEngines(EngineGroup):
+class ScriptedEngines(LaunchedGroup):
     """Answers in the loop's next iterations; see the top of the file."""
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, script: Script) -> None:
-        super().__init__([], RefusalCache())
+        super().__init__([], label="scripted")
         self._script = script
         self.capacity = Ready(slots=4, max_rows=4, cache_bytes=0)
         self._manifest, self._tokenizer = manifest, tokenizer

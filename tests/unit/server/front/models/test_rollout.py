@@ -18,8 +18,7 @@ from seqserve.errors import OptionError
 from seqserve_server.contract.errors import ProviderError, StartupError
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.front.engine_client.client import RemoteEngine
-from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.engine_client.client import EngineProcess, RemoteEngine
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository

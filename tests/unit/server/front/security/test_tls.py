@@ -123,7 +123,7 @@ def test_expired_certificate_is_warned_of_at_start_and_at_each_reload(
     assert fields_of(caplog) == [facts]
     caplog.clear()
     expire(files.server[0], "220203040506")
-    assert found.last_reload.succeeded
+    assert found.files.last.succeeded
     assert [record.message for record in caplog.records] == ["certificate expired"]
     caplog.clear()
     expire(files.server[0], "490203040506")
