@@ -199,11 +199,8 @@ class _Acceptor(cygrpc.AioServer):  # type: ignore[misc]
         arrivals = self._arrivals[method]
         while True:
             try:
-                state = await (
-                    self._request_call()
-                    if method is None
-                    else self._request_registered_call(method)
-                )
+                call = self._request_registered_call(method) if method else self._request_call()
+                state = await call
             except Exception as error:  # the server stops
                 self._ending_silent.cancel()
                 arrivals.end(error)
