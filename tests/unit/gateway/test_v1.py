@@ -108,6 +108,9 @@ async def test_models_are_those_of_the_server_in_openais_form_too(client: AsyncC
     # Only models that are ready can be asked for.
     assert listed == {"models": models, "object": "list", "data": [described]}
     assert one == {"model": facts_of(MODELS[0]), **described}
+    refused = await client.get("/v1/models/capitals?version=4294967296")
+    assert (refused.status_code, refused.json()["field"]) == (400, "version")
+    assert "from 0 to 4294967295" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize("version", ["two", "-1", "4294967296", "²", "9" * 5000])

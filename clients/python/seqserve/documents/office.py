@@ -33,7 +33,7 @@ _OF_SOURCE = re.compile(
 )
 _PLACEHOLDER = re.compile(r"<(?:[^\s<>/:]+:)?ph[\s/>]")
 # How sheets write characters that XML cannot have, such as carriage returns.
-_CODED = re.compile(r"_x([\da-fA-F]{4})_")
+_CODED = re.compile(r"_x(?![dD][89a-fA-F])([\da-fA-F]{4})_")
 _TO_CODE = re.compile(r"[\0-\x08\x0b-\x1f]|_(?=x[\da-fA-F]{4}_)")
 
 
