@@ -1,6 +1,7 @@
 """``/v1`` in front of a fake server."""
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -141,5 +142,15 @@ async def test_only_json_is_read(client: AsyncClient, type_: str) -> None:
     got = await client.post("/v1/generate", content=b'{"source": "a"}', headers=headers)
     assert (got.status_code, got.json()["field"]) == (415, "content-type")
     headers = {"content-type": "application/json; charset=utf-8"}
+    got = await client.post("/v1/generate", content=b'{"source": "a"}', headers=headers)
+    assert got.status_code == 200
+
+
+async def test_a_compressed_body_is_refused_as_such(client: AsyncClient) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    content = gzip.compress(b'{"source": "a"}')
+    got = await client.post("/v1/generate", content=content, headers=headers)
+    assert (got.status_code, got.json()["field"]) == (415, "content-encoding")
+    headers["content-encoding"] = "identity"
     got = await client.post("/v1/generate", content=b'{"source": "a"}', headers=headers)
     assert got.status_code == 200
