@@ -113,14 +113,27 @@ _PACKAGE = Table(
 do; tabs, breaks and frames divide a paragraph."""
 
 
-def _cell(node: Node, parent: Node) -> Role | None:
+# Styles of OpenDocument that raise their text.
+_RAISED = re.compile(
+    r"style:name=\"([^\"]*)\"[^>]*>\s*<style:text-properties\s[^>]*"
+    r"style:text-position=\"(?:super|[1-9])"
+)
+
+
+def _open_role(raised: Container[str], node: Node, parent: Node) -> Role | None:
+    if (
+        node.name == "text:span"
+        and not node.has_words
+        and node.attributes.get("style-name") in raised
+    ):
+        return Role.POINT
     is_text = node.attributes.get("value-type", "string") == "string"
     if node.name == "table:table-cell" and ("formula" in node.attributes or not is_text):
         return Role.DATA
     return None
 
 
-OPEN_DOCUMENT = Table(
+_OPEN = Table(
     namespaces={
         **{f"{_OPEN_DOCUMENT}{name}:1.0": name for name in ("text", "office", "table")},
         f"{_OPEN_DOCUMENT}svg-compatible:1.0": "svg",
@@ -138,10 +151,18 @@ OPEN_DOCUMENT = Table(
         **dict.fromkeys(("text:ruby-base",), Role.INLINE),
         "text:s": Role.SPACE,
     },
-    role=_cell,
     syntax=XML._replace(keeps_space=False),
 )
-"""Tabs, notes, frames and breaks divide a paragraph."""
+
+
+def parse_open(lines: Lines) -> Iterator[Passage]:
+    """Yields the passages of a part of an OpenDocument.
+
+    Tabs, notes, frames and breaks divide a paragraph.
+    """
+    source = "".join(lines)
+    role = partial(_open_role, {*_RAISED.findall(source)})
+    return replace(_OPEN, role=role).parse([source])
 
 
 def parse(lines: Lines, kept: Container[str] = ()) -> Iterator[Passage]:
