@@ -115,18 +115,14 @@ do; tabs, breaks and frames divide a paragraph."""
 
 # Styles of OpenDocument that raise their text.
 _RAISED = re.compile(
-    r"style:name=\"([^\"]*)\"[^>]*>\s*<style:text-properties\s[^>]*"
-    r"style:text-position=\"(?:super|[1-9])"
+    r"<style:style\s(?:(?!style:name)[^<>])*+style:name=\"([^\"<>]*+)\"[^<>]*+>\s*+"
+    r"<style:text-properties\s(?:(?!style:text-p)[^<>])*+style:text-position=\"(?:super|[1-9])"
 )
 
 
 def _open_role(raised: Container[str], node: Node, parent: Node) -> Role | None:
-    if (
-        node.name == "text:span"
-        and not node.has_words
-        and node.attributes.get("style-name") in raised
-    ):
-        return Role.POINT
+    if node.name == "text:span" and node.attributes.get("style-name") in raised:
+        return None if node.has_words else Role.POINT
     is_text = node.attributes.get("value-type", "string") == "string"
     if node.name == "table:table-cell" and ("formula" in node.attributes or not is_text):
         return Role.DATA
