@@ -105,8 +105,8 @@ def select_next(is_end: Array, ending: list[int], beams: int) -> Array:
     """Selects the continuations that go on: the first ``beams``, ended ones replaced by later ones.
 
     ``is_end`` is ``[G, N]``, N at least ``beams``; ``ending`` are the searches with an end among
-    their first ``beams``. Returns the columns ``[G, B]`` of the next beams. Where too few are left
-    that do not end, some that do stay.
+    their first ``beams``. Returns the columns ``[G, B]`` of the next beams. If fewer than ``beams``
+    do not end, some ended ones stay.
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     for search in ending:

@@ -167,7 +167,7 @@ class Front:
 
         Raises:
             PeerGoneError: It has ended.
-            SeqserveError: It cannot read a version; of all others it has been told.
+            SeqserveError: It cannot read a version. It knows all others.
         """
         async with self._telling:
             await self._tell()
