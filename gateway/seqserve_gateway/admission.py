@@ -193,6 +193,10 @@ class Bodies:
             body.give_back()
 
     async def _read(self, request: Request, body: Body) -> None:
+        name = "content-encoding"
+        if (encoding := request.headers.get(name, "")).lower() not in ("", "identity"):
+            reason = f"{name}: {encoding} is not supported; send the body without compression"
+            raise Failure("INVALID_ARGUMENT", reason, 415, field=name)
         declared = request.headers.get("content-length", "0")
         self._check(int(declared) if declared.isdecimal() else 0)
         content = bytearray()

@@ -23,6 +23,7 @@ from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import JSON, Call
 from seqserve_gateway.endpoint import Endpoint, Form, Streamed
 from seqserve_gateway.failure import Failure, refusal
+from seqserve_gateway.fields import Fields
 from seqserve_gateway.messages import facts_of, message_of, text_of
 
 Schema = dict[str, Any]
@@ -105,15 +106,8 @@ def _from_query(call: Call, message: Message) -> Message:
         if field is None:
             raise refusal(name, "unknown parameter")
         is_text = field.cpp_type == field.CPPTYPE_STRING
-        if not (is_text or _is_number(value)):
-            raise refusal(name, "must be a whole number")
-        setattr(message, name, value if is_text else int(value))
+        setattr(message, name, value if is_text else Fields(values).number(name, (1 << 32) - 1))
     return message
-
-
-def _is_number(text: str) -> bool:
-    # Python does not read thousands of digits.
-    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < 1 << 32
 
 
 async def _events(call: Call, method: Method, request: Message) -> AsyncGenerator[str, None]:

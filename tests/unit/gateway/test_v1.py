@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -106,6 +107,9 @@ async def test_models_are_those_of_the_server_in_openais_form_too(client: AsyncC
     # Only models that are ready can be asked for.
     assert listed == {"models": models, "object": "list", "data": [described]}
     assert one == {"model": facts_of(MODELS[0]), **described}
+    refused = await client.get("/v1/models/capitals?version=4294967296")
+    assert (refused.status_code, refused.json()["field"]) == (400, "version")
+    assert "from 0 to 4294967295" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize("version", ["two", "-1", "4294967296", "²", "9" * 5000])
@@ -136,5 +140,15 @@ async def test_only_json_is_read(client: AsyncClient, type_: str) -> None:
     got = await client.post("/v1/generate", content=b'{"source": "a"}', headers=headers)
     assert (got.status_code, got.json()["field"]) == (415, "content-type")
     headers = {"content-type": "application/json; charset=utf-8"}
+    got = await client.post("/v1/generate", content=b'{"source": "a"}', headers=headers)
+    assert got.status_code == 200
+
+
+async def test_a_compressed_body_is_refused_as_such(client: AsyncClient) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    content = gzip.compress(b'{"source": "a"}')
+    got = await client.post("/v1/generate", content=content, headers=headers)
+    assert (got.status_code, got.json()["field"]) == (415, "content-encoding")
+    headers["content-encoding"] = "identity"
     got = await client.post("/v1/generate", content=b'{"source": "a"}', headers=headers)
     assert got.status_code == 200

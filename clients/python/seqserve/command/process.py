@@ -216,7 +216,7 @@ def _discard_output() -> None:
 
 
 class _Guarded(io.TextIOWrapper):
-    """A stream of text that hands its errors on; bytes would be written twice after Ctrl-C."""
+    """Text whose errors go to ``broken``. It buffers no bytes: Ctrl-C would write them twice."""
 
     def __init__(
         self, stream: Any, mode: int, broken: Callable[[OSError], None], errors: str

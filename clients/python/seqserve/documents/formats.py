@@ -33,9 +33,9 @@ class Format(Enum):
     DOCX = "docx", "office.parse", ".docx"
     PPTX = "pptx", "office.parse", ".pptx"
     XLSX = "xlsx", "office.parse", ".xlsx"
-    ODT = "odt", "office.OPEN_DOCUMENT.parse", ".odt"
-    ODP = "odp", "office.OPEN_DOCUMENT.parse", ".odp"
-    ODS = "ods", "office.OPEN_DOCUMENT.parse", ".ods"
+    ODT = "odt", "office.parse_open", ".odt"
+    ODP = "odp", "office.parse_open", ".odp"
+    ODS = "ods", "office.parse_open", ".ods"
     EPUB = "epub", "html.parse_xhtml", ".epub"
 
     parser: str

@@ -33,7 +33,7 @@ _OF_SOURCE = re.compile(
 )
 _PLACEHOLDER = re.compile(r"<(?:[^\s<>/:]+:)?ph[\s/>]")
 # How sheets write characters that XML cannot have, such as carriage returns.
-_CODED = re.compile(r"_x([\da-fA-F]{4})_")
+_CODED = re.compile(r"_x(?![dD][89a-fA-F])([\da-fA-F]{4})_")
 _TO_CODE = re.compile(r"[\0-\x08\x0b-\x1f]|_(?=x[\da-fA-F]{4}_)")
 
 
@@ -113,14 +113,23 @@ _PACKAGE = Table(
 do; tabs, breaks and frames divide a paragraph."""
 
 
-def _cell(node: Node, parent: Node) -> Role | None:
+# Styles of OpenDocument that raise their text.
+_RAISED = re.compile(
+    r"<style:style\s(?:(?!style:name)[^<>])*+style:name=\"([^\"<>]*+)\"[^<>]*+>\s*+"
+    r"<style:text-properties\s(?:(?!style:text-p)[^<>])*+style:text-position=\"(?:super|[1-9])"
+)
+
+
+def _open_role(raised: Container[str], node: Node, parent: Node) -> Role | None:
+    if node.name == "text:span" and node.attributes.get("style-name") in raised:
+        return None if node.has_words else Role.POINT
     is_text = node.attributes.get("value-type", "string") == "string"
     if node.name == "table:table-cell" and ("formula" in node.attributes or not is_text):
         return Role.DATA
     return None
 
 
-OPEN_DOCUMENT = Table(
+_OPEN = Table(
     namespaces={
         **{f"{_OPEN_DOCUMENT}{name}:1.0": name for name in ("text", "office", "table")},
         f"{_OPEN_DOCUMENT}svg-compatible:1.0": "svg",
@@ -138,10 +147,18 @@ OPEN_DOCUMENT = Table(
         **dict.fromkeys(("text:ruby-base",), Role.INLINE),
         "text:s": Role.SPACE,
     },
-    role=_cell,
     syntax=XML._replace(keeps_space=False),
 )
-"""Tabs, notes, frames and breaks divide a paragraph."""
+
+
+def parse_open(lines: Lines) -> Iterator[Passage]:
+    """Yields the passages of a part of an OpenDocument.
+
+    Tabs, notes, frames and breaks divide a paragraph.
+    """
+    source = "".join(lines)
+    role = partial(_open_role, {*_RAISED.findall(source)})
+    return replace(_OPEN, role=role).parse([source])
 
 
 def parse(lines: Lines, kept: Container[str] = ()) -> Iterator[Passage]:

@@ -124,13 +124,13 @@ def _around(piece: Piece, children: Sequence[Element], closing: Piece) -> Elemen
     if piece.name == FIELD and element.has_text and not element.has_words:
         # A field without a letter, such as a page number.
         element.has_text, element.has_placeholder = False, True
-    pieces = [*element.pieces()]
     is_number = element.has_text and not (element.has_words or element.has_placeholder)
-    if is_number and _RAISED.match(piece.name) and not any(each.parts for each in pieces):
+    if is_number and _RAISED.match(piece.name) and not any(p.parts for p in element.pieces()):
         # A note or an exponent, which a model would read as a part of the word before it.
+        raw = "".join(p.raw for p in element.pieces())
         text = "".join(child.text for child in children)
         written = piece.syntax.write(text) if piece.syntax and element.is_run else None
-        return Element(Piece(Kind.EMPTY, "".join(each.raw for each in pieces), written=written))
+        return Element(Piece(Kind.EMPTY, raw, written=written))
     element.base = base_of(children)
     if element.is_run:
         element.base = piece if element.has_text else None

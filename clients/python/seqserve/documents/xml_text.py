@@ -215,15 +215,10 @@ class _Reader:
         form = self._format(first) if first and is_formatted else ""
         opening, closing = f"<{run.prefix}r>{form}", f"</{run.prefix}r>"
         space = "" if run.name in self._table.bare else ' xml:space="preserve"'
+        around = f"{opening}<{run.prefix}t{space}>", f"</{run.prefix}t>{closing}"
         syntax = self._table.syntax
-        write = partial(_run, opening, f"{run.prefix}t", space, closing, syntax.write)
-        begin = Piece(
-            Kind.OPENING,
-            run.opening,
-            f"run {form}",
-            written="",
-            syntax=syntax._replace(write=write),
-        )
+        syntax = syntax._replace(write=partial(_run, *around, syntax.write))
+        begin = Piece(Kind.OPENING, run.opening, f"run {form}", written="", syntax=syntax)
         self.pieces.append(begin)
         for node in run.children:
             role = roles.get(node.name)
@@ -287,7 +282,5 @@ class _Reader:
         return f"{opening}{''.join(kept)}{node.closing}" if kept or "=" in opening else ""
 
 
-def _run(
-    opening: str, name: str, space: str, closing: str, write: Callable[[str], str], text: str
-) -> str:
-    return f"{opening}<{name}{space}>{write(text)}</{name}>{closing}" if text else ""
+def _run(opening: str, closing: str, write: Callable[[str], str], text: str) -> str:
+    return f"{opening}{write(text)}{closing}" if text else ""

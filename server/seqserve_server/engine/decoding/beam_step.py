@@ -99,8 +99,8 @@ def continue_with(scores: Array, token: int, log_probability: float) -> Continua
 def select_next(is_end: Array, ending: list[int], beams: int) -> Array:
     """Selects the columns ``[G, B]`` that go on: the first ones, ended ones replaced by later ones.
 
-    ``ending`` are the searches with an end among their first ``beams``. Where too few are left that
-    do not end, some that do stay.
+    ``is_end`` is ``[G, N]``, N at least ``beams``; ``ending`` are the searches with an end among
+    their first ``beams``. If fewer than ``beams`` do not end, some ended ones stay.
     """
     columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     for search in ending:

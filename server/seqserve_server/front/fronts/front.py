@@ -164,8 +164,9 @@ class Front:
     async def tell(self) -> None:
         """Sends the front all versions, engines and states that it does not know.
 
-        Raises PeerGoneError if it has ended, and SeqserveError if it cannot read a version; of all
-        others it has been told.
+        Raises:
+            PeerGoneError: It has ended.
+            SeqserveError: It cannot read a version. It knows all others.
         """
         async with self._telling:
             await self._tell()

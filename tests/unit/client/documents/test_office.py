@@ -334,6 +334,19 @@ def test_what_is_in_a_paragraph_of_odt(text: str, texts: list[str], expected: st
     assert in_capitals(passages) == odt_document(f"<text:p>{expected}</text:p>")
 
 
+@pytest.mark.parametrize(("position", "read"), [("super 58%", "in 1850"), ("0% 58%", "in 18503")])
+def test_a_raised_number_of_odt_is_no_part_of_the_word_before_it(position: str, read: str) -> None:
+    style = (
+        '<style:style xmlns:style="u" style:name="T1" style:family="text"><style:text-properties'
+        f' fo:x="1" xmlns:fo="v" style:text-position="{position}"/></style:style>'
+    )
+    raised = '<text:span text:style-name="T1">3</text:span>'
+    text = odt_document(f"{style}<text:p>in 1850{raised} by a king</text:p>")
+    passages = passages_of(Format.ODT, text)
+    assert sent(passages) == [f"{read} by a king"]
+    assert (raised in in_capitals(passages)) is position.startswith("super")
+
+
 ODT_PARTS = [
     "a",
     "b c",
