@@ -14,7 +14,7 @@ from tests.unit.import_.conftest import MakeCheckpoint
 
 pytestmark = pytest.mark.parity
 
-VOCABULARY, WIDTH, FEED_FORWARD = 16_384, 1024, 8192
+VOCABULARY, WIDTH, FEED_FORWARD = 12_288, 1024, 4096
 
 
 def _write(folder: Path) -> int:
@@ -110,7 +110,7 @@ def test_memory_of_an_import_is_that_of_its_checkpoint(
     make_checkpoint: MakeCheckpoint, tmp_path: Path
 ) -> None:
     size = _write(tmp_path / "large")
-    assert 200e6 < size < 300e6
+    assert 150e6 < size < 200e6
     _, small = make_checkpoint("m2m100")
     # A process of its own: this one has run what leaves its memory larger.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
