@@ -230,7 +230,6 @@ def _filled(source_language: str) -> Iterator[Asked]:
 
 
 def _value(kind: str, values: Values, draw: random.Random) -> tuple[str, str]:
-    """Draws a value, as English and German write it."""
     if kind == "bill":
         text = str(draw.randint(1000, 10 ** draw.randint(5, 9)))
     elif kind == "gate":
@@ -241,7 +240,6 @@ def _value(kind: str, values: Values, draw: random.Random) -> tuple[str, str]:
 
 
 def _ways(written: str, others: Sequence[str]) -> list[list[str]]:
-    """Returns what a translation must have of a value, a date's month among it."""
     if _DATE.fullmatch(written):
         return [[written, *others, *(each.replace(".", "/") for each in others)]]
     plain = [_ORDINAL.sub("", each) for each in _NUMBER.findall(written)]

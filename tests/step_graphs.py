@@ -4,36 +4,22 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from unittest import mock
 
 import onnx
 from onnx import ModelProto
-from onnxscript import TracedOnnxFunction
 
 from seqserve_export import graph_files
 from seqserve_export.program import PROGRAMS
 from seqserve_server.artifact.files import digest_of
 from seqserve_server.artifact.manifest import CANDIDATES, DRAFT, Manifest
 
-_signature_of = cache(TracedOnnxFunction.function_ir.fget)
-
-
-@contextmanager
-def operators_parsed_once() -> Iterator[None]:
-    """Keeps the signatures of torch's operators, which its exporter parses again for each graph.
-
-    That is a quarter of the time of an export, and changes nothing in a graph.
-    """
-    with mock.patch.object(TracedOnnxFunction, "function_ir", property(_signature_of)):
-        yield
-
 
 @contextmanager
 def steps_only() -> Iterator[None]:
     """Leaves the scorer, the graph that takes longest to trace, out of exports made meanwhile."""
-    with operators_parsed_once(), mock.patch.dict(PROGRAMS):
+    with mock.patch.dict(PROGRAMS):
         del PROGRAMS["scorer.onnx"]
         yield
 

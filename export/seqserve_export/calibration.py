@@ -1,7 +1,7 @@
 """Measures the inputs of projections and the caches on real text, to choose their scales."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby, islice
 
@@ -21,14 +21,11 @@ _BATCH_ROWS = 64
 
 
 class _Observer:
-    """Records the extremes of all inputs and caches."""
-
     def __init__(self) -> None:
         self.inputs: dict[str, Range] = {}
         self.caches: dict[str, tuple[Tensor, Tensor]] = {}
 
     def input(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        """Records the inputs of a projection; a forward pre-hook."""
         before = self.inputs.get(name, Range(0.0, 0.0))
         low, high = inputs[0].aminmax()
         self.inputs[name] = Range(min(before.low, float(low)), max(before.high, float(high)))
@@ -54,19 +51,6 @@ def calibrate(
     """
     max_length = max_decoding_length or model.config.max_target_length
     targets: dict[int, list[int]] = {}
-    with _observed(model) as observer:
-        for batch in tqdm(list(_batches(sources)), desc="calibrating", unit="batch", disable=None):
-            rows = padded([sources[index] for index in batch], model.config.pad_id)
-            targets.update(zip(batch, greedy(model, *rows, max_length), strict=True))
-    return Calibration(
-        inputs=observer.inputs,
-        caches=observer.caches,
-        targets=[targets[index] for index in range(len(sources))],
-    )
-
-
-@contextmanager
-def _observed(model: Transformer) -> Iterator[_Observer]:
     observer = _Observer()
     with ExitStack() as hooks:
         for name, module in model.named_modules():
@@ -76,7 +60,14 @@ def _observed(model: Transformer) -> Iterator[_Observer]:
             elif isinstance(module, MultiHeadAttention):
                 module.rounding = partial(observer.cache, name)
                 hooks.callback(setattr, module, "rounding", None)
-        yield observer
+        for batch in tqdm(list(_batches(sources)), desc="calibrating", unit="batch", disable=None):
+            rows = padded([sources[index] for index in batch], model.config.pad_id)
+            targets.update(zip(batch, greedy(model, *rows, max_length), strict=True))
+    return Calibration(
+        inputs=observer.inputs,
+        caches=observer.caches,
+        targets=[targets[index] for index in range(len(sources))],
+    )
 
 
 def _batches(sources: Sequence[list[int]]) -> Iterator[list[int]]:

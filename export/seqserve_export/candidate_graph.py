@@ -47,7 +47,6 @@ def candidate_graphs(
     """Makes the graph of a step, and the one that gathers weights, from a traced decoder.
 
     Args:
-        decoder: Its graph, whose logits are masked before its branches.
         keeps: Whether weights are kept from step to step; if not, each step gathers them.
     """
     model = ModelProto()
@@ -221,7 +220,6 @@ def _turned(part: GraphProto, rows: str) -> tuple[str, bool]:
 
 
 def _empty(value: ValueInfoProto) -> TensorProto:
-    """Makes a tensor without rows, to replace an output."""
     dims = [dim.dim_value for dim in dims_of(value)]
     kind = value.type.tensor_type.elem_type
     return TensorProto(name=value.name, dims=dims, data_type=kind, raw_data=b"")

@@ -36,10 +36,6 @@ def recommend_small_letters(offline: Offline, folder: Path) -> None:
 
     A manifest stays as it is if it already has the option, if the model does not translate from a
     language of ``capitals.tsv``, or if it gives different sentences the same answer.
-
-    Args:
-        offline: The model.
-        folder: Its artifact, which is not served yet.
     """
     manifest = Manifest.read(folder)
     pair = _pair(manifest.template or Template())

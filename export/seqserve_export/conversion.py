@@ -90,7 +90,6 @@ def _upgraded(folder: Path, output: Path | None) -> str:
 
 
 def _exchange(new: Path, folder: Path) -> None:
-    """Replaces a folder by another one."""
     new.chmod(folder.stat().st_mode)
     old = new.with_name(f"{new.name}-old")
     folder.rename(old)
@@ -103,7 +102,6 @@ def _exchange(new: Path, folder: Path) -> None:
 
 
 def _convert(folder: Path, values: dict[str, Any], draft: Path) -> None:
-    """Writes a converted version into an empty folder, and decodes its self-test."""
     for name, digest in values["files"].items():
         check_file(folder / name, FileDigest(**digest))
         if name != DECODER:

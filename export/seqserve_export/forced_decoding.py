@@ -31,12 +31,8 @@ def score_targets(
 ) -> list[TargetScores]:
     """Scores targets of sources, in order.
 
-    Greedy search writes a target if no token at any place is better than the target's.
-
-    Args:
-        model: In evaluation mode.
-        sources: Token ids, the end token last. targets: Token ids without the begin token, the end
-        token last if there is one.
+    Sources end with the end token; targets may, and lack the begin token. Greedy search writes a
+    target if no token at any place is better than the target's.
     """
     config = model.config
     count = min(_MAX_TOKENS, max(1, _MAX_LOGITS // config.vocabulary_size))

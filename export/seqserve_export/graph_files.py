@@ -46,23 +46,14 @@ class WeightsFile:
         data = np.ascontiguousarray(array)
         key = _key(data)
         if key not in self._places:
-            self._places[key] = offset = self._append(data)
-            self._note_parts(data, offset)
+            self._file.write(bytes(-self._file.tell() % _PAGE_BYTES))
+            self._places[key] = offset = self._file.tell()
+            self._file.write(_bytes(data))
+            step = data.nbytes // _JOINED
+            if not (len(data) % _JOINED or step % _ALIGNMENT_BYTES):
+                for index, part in enumerate(np.split(data, _JOINED)):
+                    self._places.setdefault(_key(part), offset + index * step)
         return self._places[key]
-
-    def _append(self, data: NDArray[Any]) -> int:
-        end = self._file.tell()
-        self._file.write(bytes(-end % _PAGE_BYTES))
-        offset = self._file.tell()
-        self._file.write(_bytes(data))
-        return offset
-
-    def _note_parts(self, data: NDArray[Any], offset: int) -> None:
-        step = data.nbytes // _JOINED
-        if len(data) % _JOINED or step % _ALIGNMENT_BYTES:
-            return
-        for index, part in enumerate(np.split(data, _JOINED)):
-            self._places.setdefault(_key(part), offset + index * step)
 
 
 def _key(data: NDArray[Any]) -> bytes:

@@ -96,8 +96,6 @@ class Proof(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Decoded:
-    """Sentences, and what the artifact made of them."""
-
     sources: list[list[int]]
     answers: list[Finished]
     targets: list[list[int]]
@@ -114,8 +112,6 @@ def verify(
 
     Args:
         open_model: Opens the model at the artifact's precision.
-        folder: Of the artifact.
-        held_out: The sentences.
         open_original: Opens the model at full precision, where that differs.
     """
     manifest = Manifest.load(folder)
@@ -205,7 +201,6 @@ def _decode(folder: Path, held_out: HeldOut, max_length: int) -> _Decoded:
 
 
 def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) -> list[NDArray[Any]]:
-    """Scores all targets with the scorer graph; returns the log-probability of each token."""
     graph = open_session(folder, SCORER, manifest, Provider.CPU, threads, packs=is_small(folder))
     special, vocabulary_size = manifest.tokens, manifest.architecture.vocabulary_size
     longest = max(map(len, decoded.targets))

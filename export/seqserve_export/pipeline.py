@@ -80,11 +80,7 @@ def write_artifact(
 
     Args:
         open_model: Opens the model before it is rounded.
-        tokenizer: Of the model.
-        repository: Folder of models.
-        description: Facts for the manifest.
         held_out: Sentences of the proof; None only for random weights of tests and benchmarks.
-        rounding: The precision.
         shortlist: Attached when the model is proved.
 
     Raises:

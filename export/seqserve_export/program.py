@@ -13,9 +13,8 @@ from torch.export import Dim
 
 from seqserve_export.fp16_conversion import dtype_of
 from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepRows
-from seqserve_export.graphs.encoder import EncoderGraph
+from seqserve_export.graphs.one_pass import EncoderGraph, ScorerGraph
 from seqserve_export.graphs.projections import GROUP
-from seqserve_export.graphs.scorer import ScorerGraph
 from seqserve_export.graphs.step_outputs import (
     OUTPUTS,
     FullOutputs,
@@ -165,7 +164,6 @@ def _step_arguments(past: int, values: Sequence[Any]) -> tuple[StepRows, list[La
 
 
 def _caches(model: Transformer, rows: int, layer: int) -> list[Input]:
-    """Lists the caches of a layer, as :class:`LayerCaches` does."""
     config = model.config.decoder
     is_int8 = cache_scales(model.decoder_layers[0].cross_attention) is not None
     dtype = dtype_of(model)

@@ -1,7 +1,7 @@
 """How far an artifact may differ from its model, and the check that refuses one that does."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,15 @@ def sensitivity(
         targets: The targets of :func:`seqserve_export.forced_decoding.score_targets`. scores: Its
         result for the unchanged model.
     """
-    with _changed_embeddings(model):
+    random = torch.Generator().manual_seed(1)
+
+    def change(module: nn.Module, inputs: tuple[Tensor, ...], embedded: Tensor) -> Tensor:
+        signs = torch.randint(0, 2, embedded.shape, generator=random) * 2 - 1
+        return embedded * (1 + _CHANGE * signs)
+
+    with ExitStack() as hooks:
+        for embedding in {model.source_embedding, model.target_embedding}:
+            hooks.callback(embedding.register_forward_hook(change).remove)
         changed = score_targets(model, sources, targets)
     return mean_difference([target.log_probabilities for target in scores], changed)
 
@@ -44,20 +52,6 @@ def mean_difference(log_probabilities: Sequence[Any], scores: Sequence[TargetSco
     return float(
         np.mean(np.concatenate([np.abs(ours - theirs.log_probabilities) for ours, theirs in pairs]))
     )
-
-
-@contextmanager
-def _changed_embeddings(model: Transformer) -> Iterator[None]:
-    random = torch.Generator().manual_seed(1)
-
-    def change(module: nn.Module, inputs: tuple[Tensor, ...], embedded: Tensor) -> Tensor:
-        signs = torch.randint(0, 2, embedded.shape, generator=random) * 2 - 1
-        return embedded * (1 + _CHANGE * signs)
-
-    with ExitStack() as hooks:
-        for embedding in {model.source_embedding, model.target_embedding}:
-            hooks.callback(embedding.register_forward_hook(change).remove)
-        yield
 
 
 class ParityError(SeqserveError):

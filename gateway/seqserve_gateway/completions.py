@@ -159,7 +159,6 @@ def _checked(body: _Facts) -> _Facts:
 
 
 def _options_of(fields: _Facts) -> GenerateOptions:
-    """Returns the options of the server for checked fields."""
     extras = fields.get("stream_options", {})
     if extras not in ({}, {"include_usage": False}, {"include_usage": True}):
         raise refusal("stream_options", "has include_usage alone")
@@ -193,7 +192,6 @@ def _sampling(fields: _Facts) -> _Facts:
 
 
 def _completed(count: int, has_logprobs: bool, result: Result) -> _Facts:
-    """Returns the choices of a prompt, and what they count."""
     choices = []
     for rank, text in enumerate(texts_of(result)[:count]):
         parts = _parts_of(result, rank)

@@ -156,7 +156,6 @@ def reason_as(
     """Returns a function that writes a failure as translation services do: one member of JSON.
 
     Args:
-        member: Its name.
         statuses: Statuses of theirs, by the reason of a failure.
     """
 

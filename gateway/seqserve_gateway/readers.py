@@ -87,8 +87,6 @@ class Readers:
 
 
 class _Process:
-    """A process that runs; a thread feeds it."""
-
     def __init__(self, limits: tuple[int, int]) -> None:
         command = [*_COMMAND, *map(str, limits)]
         try:
@@ -100,7 +98,6 @@ class _Process:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
         return self._process.poll() is None
 
     def reply_to(self, job: bytes) -> bytes:
@@ -119,7 +116,6 @@ class _Process:
         return reply if len(reply) == length else b""
 
     def end(self) -> None:
-        """Ends it, and frees what it holds."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None

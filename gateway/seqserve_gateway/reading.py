@@ -134,7 +134,6 @@ def write(job: Job, answers: Sequence[Sequence[Answer] | None]) -> list[list[str
     """Returns the translations of each text, the best one first.
 
     Args:
-        job: As it was read.
         answers: Of the passages of each text; None for a text that stays.
     """
     return [*_translations(job, answers, Report()).values()]

@@ -161,10 +161,6 @@ async def translated_file(
 async def _answers_of(
     call: Call, reading: Reading, source: str, target: str, options: GenerateOptions | None = None
 ) -> tuple[list[DetectedLanguage], list[list[Answer] | None]]:
-    """Returns the language of each text, and the answers it is written with.
-
-    See :func:`translated`.
-    """
     options = {
         "segmentation": "sentences",
         "keep_placeholders": True,

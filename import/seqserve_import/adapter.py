@@ -119,7 +119,6 @@ class AdaptedCheckpoint(Checkpoint):
         self._updates[own] = _Update(up, down, alpha / (rank**0.5 if root else rank))
 
     def _replace(self, stored: str, plain: str) -> None:
-        """Replaces a weight of the base model by one that was trained as a whole."""
         own = plain.removeprefix(_PREFIX)
         has_table = any(name.endswith(_TABLES) for name in self.names)
         if own.endswith(_TABLES) or (own == _HEAD and not has_table):
@@ -145,7 +144,6 @@ class AdaptedCheckpoint(Checkpoint):
 
 
 def _check(settings: Settings) -> None:
-    """Raises an error unless the adapter is a plain LoRA."""
     if settings.text("peft_type") != "LORA":
         raise settings.wrong("peft_type", f"is not LORA; {_MERGE}")
     for name in settings.names - _READ - _OTHERS:
@@ -157,7 +155,6 @@ def _check(settings: Settings) -> None:
 
 
 def _of(settings: Settings, name: str, module: str, default: float) -> float:
-    """Returns the value of the first pattern that is the end of a module's name."""
     for pattern, value in settings.numbers_by_name(name).items():
         if not _LITERAL.fullmatch(pattern):
             raise settings.wrong(name, f"has a pattern that is not a name; {_MERGE}")

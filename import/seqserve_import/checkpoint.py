@@ -241,7 +241,6 @@ class Checkpoint:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """Lists the files of the weights, safetensors first."""
     for name in _FILES:
         if (folder / name).is_file():
             return [folder / name]
@@ -263,7 +262,6 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _refuse_by_name(folder: Path) -> None:
-    """Explains a folder without weights."""
     adapter = folder / "adapter_config.json"
     if adapter.exists():
         base = Settings.read(adapter).text("base_model_name_or_path", "its base model")

@@ -93,7 +93,6 @@ def languages_in(folder: Path) -> tuple[str, str]:
 
 
 def _sentences(data: Path, folder: Path) -> Path | None:
-    """Returns the file of sentences in a checkpoint's source language, if it exists."""
     source, _ = languages_in(folder)
     files = (data / f"{source}{ending}" for ending in (".txt", ".tsv"))
     return next((file for file in files if file.is_file()), None)

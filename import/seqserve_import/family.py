@@ -64,9 +64,7 @@ class Family:
     def suppress_tokens(self, tokens: Sequence[int], unk_id: int) -> Family:
         """Returns the family with these tokens suppressed: the model never generates them.
 
-        Args:
-            tokens: Their ids.
-            unk_id: That of the unknown token, which only the tokenizer knows.
+        Only the tokenizer knows the id of the unknown token.
         """
         config = replace(self.config, unk_id=unk_id)
         if not tokens:

@@ -57,11 +57,7 @@ def check_regular(path: Path) -> None:
 
 
 def read_bytes(path: Path, limit: int = MAX_TEXT_BYTES) -> bytes:
-    """Returns the content of a file; what is compressed as ``….gz`` is expanded.
-
-    Args:
-        path: The file.
-        limit: Bytes, at most.
+    """Returns the content of a file, at most ``limit`` bytes; a compressed ``….gz`` is expanded.
 
     Raises:
         CheckpointError: The file cannot be read, or is larger.

@@ -31,11 +31,7 @@ _MAX_PACKAGE_BYTES = 1 << 34
 
 
 def open_checkpoint(folder: Path, adapter: Path | None = None) -> Checkpoint:
-    """Opens a folder of Hugging Face, Marian, CTranslate2 or Argos.
-
-    Args:
-        folder: The folder.
-        adapter: That of a LoRA of PEFT for it.
+    """Opens a folder of Hugging Face, Marian, CTranslate2 or Argos, perhaps with a LoRA of PEFT.
 
     Raises:
         CheckpointError: It is no checkpoint, a file is missing or damaged, or the adapter is wrong.

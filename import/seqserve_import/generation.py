@@ -35,13 +35,7 @@ that changes nothing."""
 def recommended_options(
     generation: Settings, tokenizer: Tokenizer, max_target_length: int
 ) -> dict[str, Any]:
-    """Returns the recommended decoding options, by their names in the API.
-
-    Args:
-        generation: Of the checkpoint.
-        tokenizer: Spells tokens.
-        max_target_length: The limit of the model.
-    """
+    """Returns the recommended decoding options, by their names in the API."""
     shortest = generation.number("min_length", 0) - _START
     options: dict[str, Any] = {
         "beam_size": generation.number("num_beams", 1),

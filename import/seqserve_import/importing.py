@@ -107,7 +107,6 @@ def _check_tokens(checkpoint: Checkpoint, loaded: Loaded, pairs: Sequence[Pair])
 
 
 def _held_out(options: ImportOptions, loaded: Loaded) -> HeldOut:
-    """Reads the sentences of the proof, or lets the model write them."""
     if options.data:
         pairs = read_sentences(options.data, options.sentences)
     else:
@@ -168,7 +167,6 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
     """Builds the model of a checkpoint, and its tokenizer.
 
     Args:
-        checkpoint: The checkpoint.
         max_source_length: In tokens, if the checkpoint has no limit.
 
     Raises:

@@ -40,9 +40,8 @@ def template_of(
     """Finds the special tokens and languages of a checkpoint.
 
     Args:
-        checkpoint: The checkpoint.
-        source: The token of each id of a source.
-        target: The token of each id of a target. added: Tokens that are not pieces of texts.
+        source: The token of each id of a source; ``target`` is the same of a target.
+        added: Tokens that are not pieces of texts.
 
     Returns:
         None if it reads nothing but the tokens of a text and the end token.
@@ -161,12 +160,10 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
 
 
 def _codes(pattern: re.Pattern[str], tokens: Tokens) -> dict[str, str]:
-    """Finds the languages among tokens: the token of each, by its code."""
     return {match[1]: token for token in tokens if (match := pattern.fullmatch(token))}
 
 
 def _languages(tokens: Tokens) -> dict[str, str]:
-    """Finds the languages among tokens, however they are spelled."""
     return {code: token for token in sorted(tokens) if (code := language_of(token))}
 
 
@@ -206,7 +203,6 @@ def _t5(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
 
 
 def _t5_tasks(config: Settings) -> Iterable[tuple[str, str]]:
-    """Lists the tasks that T5 was trained on, each with the words before its texts."""
     tasks = config.some(["task_specific_params"]).get("task_specific_params", {})
     for name, values in tasks.items() if isinstance(tasks, dict) else ():
         prefix = values.get("prefix") if isinstance(values, dict) else None

@@ -40,8 +40,6 @@ def write_sentences(
     work, which is enough to compare two computations.
 
     Args:
-        model: In evaluation mode.
-        tokenizer: Its tokenizer.
         unusable: Tokens that are not drawn. limit: Maximum number of sentences; never more than 64.
 
     Raises:

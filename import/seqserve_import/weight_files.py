@@ -22,14 +22,15 @@ class Weights(Protocol):
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a weight without reading it."""
 
-    def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of a weight as stored."""
-
     def tensor(self, name: str) -> Tensor:
         """Reads a weight as stored."""
 
+    def rows(self, name: str, start: int, end: int) -> Tensor:
+        """Reads some rows of a weight as stored."""
+        return self.tensor(name)[start:end]
 
-class Safetensors:
+
+class Safetensors(Weights):
     """A safetensors file."""
 
     def __init__(self, path: Path) -> None:
@@ -57,7 +58,7 @@ class Safetensors:
         return safe_open(self._path, framework="pt")
 
 
-class TorchFile:
+class TorchFile(Weights):
     """A file of torch.save; only tensors are read, no other object is made.
 
     Source: "Serialization semantics" in the notes of torch, for the places of weights in a file.
@@ -88,10 +89,6 @@ class TorchFile:
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a weight without reading it."""
         return tuple(self._tensors[name].shape)
-
-    def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of a weight as stored."""
-        return self.tensor(name)[start:end]
 
     def tensor(self, name: str) -> Tensor:
         """Maps a weight as stored."""

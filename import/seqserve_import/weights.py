@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.family import Change, Family
@@ -28,7 +28,8 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
         theirs = their_name(name, family.names, family.first_layer)
         if theirs in checkpoint.names:
             used.add(theirs)
-            tensor = _changed(family, name, checkpoint.tensor(theirs))
+            tensor, change = checkpoint.tensor(theirs), _changed_by(family, name)
+            tensor = tensor if change is None else change(tensor)
         elif name in family.computed:
             tensor = family.computed[name]
         else:
@@ -71,13 +72,7 @@ def input_limits(checkpoint: Checkpoint, family: Family, model: Transformer) -> 
 
 
 def their_name(ours: str, names: Mapping[str, str], first_layer: int) -> str:
-    """Finds the name of one of our weights in a checkpoint, if necessary by the name of its module.
-
-    Args:
-        ours: Our name.
-        names: As :attr:`Family.names`.
-        first_layer: As :attr:`Family.first_layer`.
-    """
+    """Finds the name of our weight in a checkpoint, if necessary by the name of its module."""
     layer = re.search(r"_layers\.(\d+)", ours)
     pattern = ours.replace(layer[0], "_layers.*") if layer else ours
     module, _, leaf = pattern.rpartition(".")
@@ -90,11 +85,6 @@ def _misshapen(checkpoint: Checkpoint, name: str, shape: list[int]) -> Checkpoin
         f"{checkpoint.folder}: the weight {name} has the shape {list(checkpoint.shape(name))};"
         f" by {checkpoint.config.path.name} it must make {shape}"
     )
-
-
-def _changed(family: Family, name: str, tensor: Tensor) -> Tensor:
-    change = _changed_by(family, name)
-    return tensor if change is None else change(tensor)
 
 
 def _changed_by(family: Family, name: str) -> Change | None:

@@ -56,7 +56,7 @@ def step(candidate: Tensor, forget: Tensor, state: Tensor) -> tuple[Tensor, Tens
 
 
 def scan(kept: Tensor, added: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Solves c_t = kept_t·c_{t-1} + added_t from c_0 = 0, for all t at once.
+    """Solves c_t = kept_t·c_{t-1} + added_t from c_0 = 0, for all t at once; ``[B, T, W]`` each.
 
     Each round joins every token with the result that ends ``reach`` tokens earlier, and doubles the
     reach. Without divisions, the result is as exact as a loop over tokens.
@@ -65,8 +65,6 @@ def scan(kept: Tensor, added: Tensor, length: int) -> tuple[Tensor, Tensor]:
     Their Applications", §1.4, for recurrences of first order.
 
     Args:
-        kept: ``[B, T, W]``.
-        added: ``[B, T, W]``.
         length: At least T.
 
     Returns:

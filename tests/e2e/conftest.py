@@ -34,6 +34,5 @@ def client(server: ServerProcess) -> Iterator[Client]:
 
 @pytest.fixture
 def translator(shipped: ServerProcess) -> Iterator[Client]:
-    """A client of the shipped models."""
     with Client(shipped.target) as client:
         yield client

@@ -5,11 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.support.gateway import gateway_of
-from tests.support.process import ServerProcess
 
 from seqserve import Client
-from seqserve.errors import InvalidArgument
 
 READERS = Path(__file__).with_name("readers.txt")
 """Sentences with "you"; the last 20 have others too."""
@@ -20,8 +17,6 @@ POLITE_FIRST = re.compile(r"(?:Sie|Ihre?[nmrs]?)\b")
 FAMILIAR = re.compile(
     r"\b(?:[Dd](?:u|ich|ir|eine?[nmrs]?)|[Ee](?:uch|uer|ure[nmrs]?)|ihr)\b|^Ihr [a-zäöü]+t\b"
 )
-SOURCE = "Could you open your window? I cannot hear you."
-ANSWERS = {"less": "du", "more": "Sie"}
 
 
 def form_of(source: str, answer: str) -> str:
@@ -39,30 +34,3 @@ def test_most_answers_have_the_wanted_form(translator: Client, wish: str) -> Non
     print(wish, Counter(found[:60]), Counter(found[60:]))
     assert found[:60].count(wish) >= 0.9 * 60
     assert {*found[:60]} <= {wish, "none"}
-
-
-@pytest.mark.parametrize("wish", ["less", "more"])
-def test_a_stream_has_the_form_of_the_answer(translator: Client, wish: str) -> None:
-    whole = translator.generate(SOURCE, target_language="de", formality=wish)
-    *_, last = translator.stream(SOURCE, target_language="de", formality=wish)
-    assert last.result and last.result.text == whole.text
-    assert f" {ANSWERS[wish]} " in whole.text
-
-
-def test_other_languages_are_refused_or_left(translator: Client) -> None:
-    plain = translator.generate(SOURCE, target_language="ko")
-    preferred = translator.generate(SOURCE, target_language="ko", formality="prefer_less")
-    assert preferred.text == plain.text
-    with pytest.raises(InvalidArgument, match="formality"):
-        translator.generate(SOURCE, target_language="ko", formality="less")
-
-
-def test_deepl_has_it(shipped: ServerProcess) -> None:
-    body = {"text": [SOURCE], "source_lang": "EN", "target_lang": "DE"}
-    with gateway_of(shipped.target) as gateway, gateway.client() as client:
-        for wish, word in ANSWERS.items():
-            answer = client.post("/v2/translate", json={**body, "formality": wish})
-            assert f" {word} " in answer.json()["translations"][0]["text"]
-        body["target_lang"] = "KO"
-        refused = client.post("/v2/translate", json={**body, "formality": "less"})
-        assert refused.status_code == 400 and "formality" in refused.json()["message"]

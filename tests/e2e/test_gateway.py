@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,10 +11,9 @@ from hypothesis import given
 from schemathesis.specs.openapi import checks
 from tests.examples import examples
 from tests.support.gateway import Gateway, gateway_of
-from tests.support.process import MODELS, PATIENCE_S, ServerProcess, until
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve import Client
-from seqserve.auth import Scope, TokenEntry, digest_of, new_token
 from seqserve.command.main import main
 from seqserve_gateway.app import FORMS
 from seqserve_gateway.openapi import document_of
@@ -57,14 +55,6 @@ def test_answer_is_that_of_grpc(client: httpx.Client, shipped: ServerProcess) ->
     assert answer["hypotheses"][0]["score"] == pytest.approx(result.score, rel=1e-5)
 
 
-def test_pieces_of_a_stream_join_to_the_answer(client: httpx.Client) -> None:
-    with client.stream("POST", "/v1/generate:stream", json={"source": COFFEE}) as answer:
-        events = [json.loads(line[6:]) for line in answer.iter_lines() if line]
-    *pieces, last = events
-    assert "".join(each["piece"].get("text", "") for each in pieces) == KAFFEE
-    assert last["result"]["hypotheses"][0]["text"] == KAFFEE
-
-
 def test_calls_that_are_left_or_late_free_the_slots_and_others_end_before_the_gateway_does(
     server: ServerProcess,
 ) -> None:
@@ -84,21 +74,6 @@ def test_calls_that_are_left_or_late_free_the_slots_and_others_end_before_the_ga
             gateway.terminate()
             assert any('"result"' in line for line in lines)
         assert gateway.process.wait(PATIENCE_S) == 0
-
-
-def test_token_of_a_caller_reaches_the_server(tmp_path: Path) -> None:
-    token, file = new_token(), tmp_path / "tokens"
-    file.write_text(f"{TokenEntry(digest=digest_of(token), scopes=frozenset({Scope.GENERATE}))}\n")
-    with (
-        ServerProcess(MODELS, tmp_path, "--tokens", str(file)) as server,
-        gateway_of(server.target) as gateway,
-    ):
-        with gateway.client() as client:
-            answer = client.post("/v1/generate", json={"source": COFFEE})
-            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-            assert client.get("/readyz").status_code == 200
-        with gateway.client(authorization=f"Bearer {token}") as client:
-            assert client.post("/v1/generate", json={"source": COFFEE}).status_code == 200
 
 
 def test_every_text_is_in_its_own_language(client: httpx.Client) -> None:

@@ -43,7 +43,6 @@ def client(gateway: Gateway) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def answers(gateway: Gateway) -> dict[str, Any]:
-    """What the clients got."""
     python = ROOT / "build" / "http-clients" / "bin" / "python"
     assert python.exists(), "build/http-clients is missing: `make build/http-clients/.ready`"
     script = Path(__file__).parent / "http_clients" / "translate.py"

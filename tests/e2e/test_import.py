@@ -85,28 +85,6 @@ def test_answers_are_those_of_generate(theirs: dict[str, Any], client: Client, t
     assert answer.token_ids[0] == DE and "deu_Latn" not in answer.text
 
 
-def test_the_models_languages_are_listed(client: Client) -> None:
-    listed = {
-        model.name: (model.source_languages, model.target_languages) for model in client.models()
-    }
-    assert listed["nllb"] == (("deu_Latn", "eng_Latn"),) * 2
-
-
-@pytest.mark.parametrize(
-    ("model", "target", "known"),
-    [
-        ("nllb", "", "needs one of deu_Latn, eng_Latn"),
-        (MBART, "fr", "one of de_DE, en_XX"),
-    ],
-)
-def test_a_missing_or_unknown_language_is_refused_with_the_list(
-    client: Client, model: str, target: str, known: str
-) -> None:
-    with pytest.raises(InvalidArgument, match=known) as refused:
-        client.generate("t20", model=model, source_language="en", target_language=target)
-    assert refused.value.field == "options.target_language"
-
-
 # ---- mBART
 
 

@@ -1,19 +1,17 @@
 """Start and end of a server: signals, startup errors, and what it reports about itself."""
 
 import asyncio
-import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.endless_model import MAX_TARGET, NAME, copy_version, tamper
+from tests.support.endless_model import MAX_TARGET, NAME
 from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
 
 from seqserve import AsyncClient, Client, Result
-from seqserve.errors import FailedPrecondition, Unavailable
-from seqserve.model import ModelState
+from seqserve.errors import Unavailable
 
 CALLS = 12
 SOURCE = "The old train waits for"
@@ -101,16 +99,10 @@ def fails_to_start(repository: Path, folder: Path, *options: str) -> tuple[int, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--traffic", NAME], "--traffic: "),
         (["--traffic", f"{NAME}:7=1"], "--traffic: "),
         (
             ["--default-model", "endles"],
             f"--default-model: 'endles' is not in the repository; available: {NAME}",
-        ),
-        (["--model-repository", "nothing"], "--model-repository"),
-        (
-            ["--workers", "2", "--engine-processes", "3"],
-            "--engine-processes: 3 processes need a worker each",
         ),
     ],
 )
@@ -143,32 +135,3 @@ def test_empty_repository(tmp_path: Path) -> None:
     status, stderr = fails_to_start(tmp_path / "models", tmp_path)
     assert status == 1
     assert "<name>/<version>/" in stderr
-
-
-def test_broken_versions_are_listed_with_a_reason(repository: Path, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    for version in (1, 2):
-        copy_version(repository, models, version)
-    tamper(copy_version(repository, models, 3) / "weights.bin")
-    copy_version(repository, models, 4, format=99)
-    # All hashes are right, but caches of this size do not fit the graph.
-    architecture = json.loads((models / NAME / "1" / "manifest.json").read_text(encoding="utf-8"))
-    copy_version(repository, models, 5, architecture=architecture["architecture"] | {"heads": 3})
-    (models / NAME / "6").mkdir()
-    options = ("--slots", "4", "--keep-versions", "2", "--traffic", f"{NAME}:1=0,2=1")
-    with (
-        ServerProcess(models, tmp_path, *options) as server,
-        Client(server.target, retry=ONCE) as client,
-    ):
-        found = {model.version: model for model in client.models()}
-        with pytest.raises(FailedPrecondition):
-            client.generate("Nobody", version=3)
-        assert server.value("model_loads_total", result="success") == 2
-        assert server.value("model_loads_total", result="failure") == 4
-    states = [found[version].state for version in range(1, 7)]
-    assert states == [ModelState.READY] * 2 + [ModelState.FAILED] * 4
-    assert [version for version, model in found.items() if model.is_default] == [2]
-    assert [found[version].traffic_share for version in range(1, 7)] == [0, 1, 0, 0, 0, 0]
-    reasons = {3: "weights.bin: sha256", 4: "format is 99", 5: "cannot be run", 6: "manifest.json"}
-    for version, reason in reasons.items():
-        assert reason in found[version].state_reason

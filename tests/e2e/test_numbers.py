@@ -1,7 +1,6 @@
 """Numbers that an answer lacks: over gRPC, over HTTP, in a stream and in a metric."""
 
 import pytest
-from tests.support.gateway import gateway_of
 from tests.support.process import ServerProcess
 
 from seqserve import Client, TextWarningKind
@@ -22,18 +21,6 @@ def test_an_answer_that_lacks_a_number_is_warned_of(
     *_, last = translator.stream(SOURCE, **CUT)
     assert last.result and last.result.warnings == cut.warnings
     assert shipped.value("numbers_differ_total", model="en-de") >= 2
-
-
-def test_http_has_the_warning(shipped: ServerProcess) -> None:
-    with gateway_of(shipped.target) as gateway, gateway.client() as client:
-        answer = client.post("/v1/generate", json={"source": SOURCE, "options": CUT}).json()
-    [warning] = answer["hypotheses"][0]["warnings"]
-    assert warning == {
-        "kind": "TEXT_WARNING_KIND_NUMBERS_DIFFER",
-        "source_text": "2019",
-        "source_begin": 21,
-        "source_end": 25,
-    }
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])

@@ -61,18 +61,6 @@ def test_calls_load_what_they_need_and_the_unused_makes_room(server: ServerProce
     assert 0 < server.value("loaded_bytes") <= 180e6
 
 
-def test_callers_of_all_models_at_once_are_answered(server: ServerProcess) -> None:
-    async def answers() -> list[str]:
-        async with AsyncClient(server.target) as client:
-            names = ["en-de", "ko-en", "en-ko"] * 4
-            calls = (client.generate(COFFEE, model=name, max_decoding_length=8) for name in names)
-            return [result.text for result in await asyncio.gather(*calls)]
-
-    given = asyncio.run(answers())
-    assert given == given[:3] * 4 and all(given)
-    assert len(server.engines()) <= 2
-
-
 def test_a_deadline_ends_the_call_and_not_the_load(server: ServerProcess) -> None:
     with Client(server.target, retry=ONCE) as client:
         with pytest.raises(DeadlineExceeded):

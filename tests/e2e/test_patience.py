@@ -34,9 +34,8 @@ def port() -> Iterator[int]:
         yield holder.getsockname()[1]
 
 
-@pytest.mark.parametrize("as_file", [False, True], ids=["standard input", "--file"])
 def test_a_job_outlives_a_restart_of_the_server(
-    repository: Path, tmp_path: Path, lines: Path, port: int, as_file: bool
+    repository: Path, tmp_path: Path, lines: Path, port: int
 ) -> None:
     def serve(name: str) -> ServerProcess:
         folder = tmp_path / name
@@ -44,10 +43,7 @@ def test_a_job_outlives_a_restart_of_the_server(
         return ServerProcess(repository, folder, "--port", str(port))
 
     def job(name: str) -> Job:
-        target, folder = f"127.0.0.1:{port}", tmp_path / name
-        if as_file:
-            return Job(target, folder, *SHORT, "--file", str(lines))
-        return Job(target, folder, *SHORT, lines=lines)
+        return Job(f"127.0.0.1:{port}", tmp_path / name, *SHORT, "--file", str(lines))
 
     with serve("first"):
         undisturbed = job("undisturbed")

@@ -160,6 +160,9 @@ def test_texts_of_clients_appear_nowhere(guarded: Guarded, token: str) -> None:
         {"target_prefix": f"{canary} " * 20_000},
         {"stop_sequences": [canary] * 99},
         {"terms": {canary: ""}, "beam_size": 2},
+        {"end_tokens": [canary]},
+        {"target_prefix_tokens": [canary]},
+        {"vocabulary_allow": [canary]},
     ]
     with guarded.client(token) as client:
         client.generate(canary, max_decoding_length=5)

@@ -53,7 +53,6 @@ def ssru_projections(layers: Sequence[DecoderLayer]) -> Sequence[Projection]:
 
 
 def _joined(layers: Iterable[Sequence[nn.Linear]]) -> Sequence[Projection]:
-    """Joins the projections of each layer, which have one input, into one."""
     # A cast, because torch does not type the entries of a ModuleList.
     return cast(Sequence[Projection], nn.ModuleList(_joint(parts) for parts in layers))
 

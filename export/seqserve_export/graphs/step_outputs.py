@@ -108,7 +108,6 @@ class PlainOutputs(nn.Module):
 
 
 def _no_logits(like: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns no logits, of all tokens and of allowed ones."""
     return operators.zeros(like, 0, 0), operators.zeros(like, 0, 0, GROUP)
 
 

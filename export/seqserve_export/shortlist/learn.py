@@ -43,7 +43,6 @@ def make_shortlist(options: ShortlistOptions) -> Path:
 
 
 def _text(options: ShortlistOptions) -> tuple[list[Pair], HeldOut]:
-    """Reads the pairs to learn from, and the pairs of the proof."""
     pairs = read_text(options.source, options.target)
     if options.data:
         held_out = read_pairs(options.data).pairs[: options.sentences]
@@ -109,7 +108,6 @@ def _lines(path: Path, option: str) -> list[str]:
 
 
 def _place(options: ShortlistOptions) -> Path:
-    """Returns the folder to write: next to the artifact, by default after its last version."""
     model = options.artifact.resolve().parent
     taken = [int(entry.name) for entry in model.iterdir() if entry.name.isdecimal()]
     folder = model / str(options.model_version or max(taken, default=0) + 1)

@@ -43,9 +43,6 @@ def learn_translations(
 
     Args:
         pairs: Sentence pairs as token ids; a pair with an empty side counts for nothing.
-        vocabulary_size: Tokens of either side.
-        iterations: Of the expectation maximisation.
-        best: Translations of a token, at most.
 
     Returns:
         Target tokens of each source token, most probable first.

@@ -9,7 +9,7 @@ from typing import Any
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.ctranslate2.weights import FILE, ModelBin
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes, read_optional_object
-from seqserve_import.marian.folder import Vocabularies
+from seqserve_import.marian.folder import HUGGING_FACE, Vocabularies
 from seqserve_import.tokenizers.added import CONTROLS
 from seqserve_import.tokenizers.languages import language_of
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
@@ -23,7 +23,6 @@ VOCABULARIES = tuple(
     for side in ("shared", "source", "target")
     for kind in ("json", "txt")
 )
-_HUGGING_FACE = ("*.safetensors*", "pytorch_model*")
 _ARGOS_BEAM, _ARGOS_LENGTH_PENALTY = 4, 0.2
 """As Argos decodes with every model."""
 _CODES = {"zt": "zh-Hant", "pb": "pt-BR"}
@@ -32,7 +31,7 @@ _CODES = {"zt": "zh-Hant", "pb": "pt-BR"}
 
 def model_folder(folder: Path) -> Path | None:
     """Finds the folder of ``model.bin``, which a package of Argos has in ``model``."""
-    if any(path for pattern in _HUGGING_FACE for path in folder.glob(pattern)):
+    if any(path for pattern in HUGGING_FACE for path in folder.glob(pattern)):
         return None
     packed = [folder / "model"] if (folder / METADATA).exists() else []
     return next((place for place in (folder, *packed) if (place / FILE).exists()), None)
@@ -160,7 +159,6 @@ class CTranslate2Checkpoint(Checkpoint):
         return values
 
     def _recommended(self) -> Settings:
-        """Returns the makers' decoding options: the defaults of CTranslate2, or of Argos."""
         values: dict[str, Any] = {"early_stopping": True, "min_new_tokens": 1}
         if self.package.has("from_code"):
             values |= {"num_beams": _ARGOS_BEAM, "length_penalty": _ARGOS_LENGTH_PENALTY}
@@ -191,7 +189,6 @@ def _vocabularies(model: Path, config: Settings) -> Vocabularies:
 
 
 def _tokens(path: Path, config: Settings) -> list[str]:
-    """Returns the tokens of a vocabulary in the order of their ids."""
     content = read_bytes(path)
     try:
         if path.suffix == ".txt":

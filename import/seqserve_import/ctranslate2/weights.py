@@ -41,8 +41,6 @@ _PARTS = {
 
 
 class _Array(NamedTuple):
-    """A variable, or some of its rows."""
-
     dtype: str
     shape: tuple[int, ...]
     begin: int

@@ -86,12 +86,9 @@ def bart_like(
     computed: Mapping[str, Tensor] | None = None,
     **differences: Any,
 ) -> Family:
-    """Reads what BART and its descendants have in common.
+    """Reads what BART and its descendants have in common; arguments are as in :class:`Family`.
 
     Args:
-        checkpoint: The checkpoint.
-        changes: As in :class:`Family`.
-        computed: As in :class:`Family`.
         differences: Values of the configuration that are the family's own.
 
     Raises:
@@ -161,7 +158,6 @@ def _names(prefix: str) -> dict[str, str]:
 
 
 def _decoder_sizes(config: Settings) -> dict[str, int]:
-    """Returns the decoder's sizes that differ from the encoder's."""
     theirs = {"decoder_heads": "attention_heads", "decoder_feed_forward_width": "ffn_dim"}
     return {
         ours: size

@@ -135,7 +135,6 @@ def _table(stack: str, positions: PositionScheme) -> str:
 
 
 def _names(feed_forward: Mapping[str, str]) -> dict[str, str]:
-    """Returns CTranslate2's names of all weights but tables of tokens, by ours."""
     layer = {**_LAYER, **feed_forward}
     modules = {
         f"{stack}_layers.*.{ours}": f"{stack}/layer_*/{theirs}"

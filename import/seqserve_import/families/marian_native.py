@@ -179,7 +179,6 @@ def _norm_position(config: Settings) -> NormPosition:
 
 
 def _tables(checkpoint: Checkpoint) -> tuple[str, str, str]:
-    """Finds the tables of source, target and output, which may be one."""
     config = checkpoint.config
     is_one = config.flag("tied-embeddings-all", False)
     is_shared = is_one or config.flag("tied-embeddings-src", False)

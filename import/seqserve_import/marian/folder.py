@@ -18,7 +18,8 @@ from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_
 from seqserve_import.tokenizers.segmentation import read_pieces
 from seqserve_server.text.vocabulary import PAD
 
-_HUGGING_FACE = ("*.safetensors*", "pytorch_model*")
+HUGGING_FACE = ("*.safetensors*", "pytorch_model*")
+"""Its weights, beside which no others are read."""
 _VOCABULARIES = (".spm", ".yml", ".yaml", ".json")
 _APART = "put each model into a separate folder, with its vocabularies"
 
@@ -42,7 +43,7 @@ class MarianFolder:
         Raises:
             CheckpointError: It has several models, or a file is missing.
         """
-        if any(path for pattern in _HUGGING_FACE for path in folder.glob(pattern)):
+        if any(path for pattern in HUGGING_FACE for path in folder.glob(pattern)):
             return None
         described = {
             path: values

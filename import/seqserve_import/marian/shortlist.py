@@ -41,7 +41,6 @@ def read_marian_shortlist(
     """Reads a shortlist, binary or text, plain or gzip.
 
     Args:
-        path: The file.
         source: Ids of the source vocabulary by token.
         target: Those of the target vocabulary; where both are one, source tokens may be copied.
         frequent: For a text, how many of the first ids every source may choose.
@@ -77,7 +76,6 @@ def _content(path: Path) -> bytes:
 
 
 def _read_binary(path: Path, content: bytes) -> tuple[int, dict[int, list[int]]]:
-    """Returns the number of frequent tokens, and the translations of each source token."""
     header = content[: _HEADER.size].ljust(_HEADER.size, b"\0")
     _, checksum, frequent, _, num_offsets, num_translations = _HEADER.unpack(header)
     expected = _HEADER.size + 8 * num_offsets + 4 * num_translations
@@ -106,7 +104,6 @@ def _checksum(content: bytes) -> int:
 def _read_text(
     path: Path, content: bytes, source: Mapping[str, int], target: Mapping[str, int], best: int
 ) -> dict[int, list[int]]:
-    """Reads lines of target token, source token and probability."""
     probabilities: dict[int, dict[int, float]] = defaultdict(dict)
     number = 0
     try:

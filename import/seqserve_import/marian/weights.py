@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from seqserve_import.files import MAX_BYTES, CheckpointError, check_regular, read_bytes
+from seqserve_import.weight_files import Weights
 
 SETTINGS = "special:model.yml"
 """The array whose bytes are the settings of the network, in YAML."""
@@ -35,7 +36,7 @@ _OUTPUT_INPUT_SCALE = "none" + _INPUT_SCALE
 _MAX_INT8 = 127
 
 
-class Npz:
+class Npz(Weights):
     """An ``.npz`` file; it is open only while an array is read."""
 
     def __init__(self, path: Path) -> None:
@@ -61,10 +62,6 @@ class Npz:
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a weight."""
         return tuple(self.tensor(name).shape)
-
-    def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of a weight."""
-        return self.tensor(name)[start:end]
 
     def tensor(self, name: str) -> Tensor:
         """Reads a weight as stored."""
@@ -105,14 +102,12 @@ class Npz:
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """One array of a ``.bin``."""
-
     kind: int
     shape: tuple[int, ...]
     data: memoryview
 
 
-class Bin:
+class Bin(Weights):
     """A ``.bin`` file; weights of eight bits are read as floats."""
 
     def __init__(self, path: Path) -> None:
@@ -158,10 +153,6 @@ class Bin:
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a weight."""
         return self._arrays[name].shape
-
-    def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of a weight."""
-        return self.tensor(name)[start:end]
 
     def tensor(self, name: str) -> Tensor:
         """Reads a weight, as fp32 if it was stored in eight bits."""
@@ -215,7 +206,6 @@ def _dequantized(name: str, array: _Array) -> np.ndarray[Any, np.dtype[np.float3
 
 
 def _input_limits(arrays: dict[str, _Array]) -> dict[str, float]:
-    """Returns the largest absolute input of projections, by the names of their weights."""
     limits = {}
     for name, array in arrays.items():
         if name.endswith(_INPUT_SCALE) and array.kind == _FLOAT32 and prod(array.shape) == 1:

@@ -36,8 +36,6 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
     """Completes the tokens of a vocabulary.
 
     Args:
-        folder: The checkpoint.
-        tokens: Those of its vocabulary.
         rows: Embeddings of the model; 0 if they are not known.
 
     Raises:

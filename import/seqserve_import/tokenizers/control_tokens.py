@@ -29,9 +29,7 @@ _OF_BERT = {EOS: "[SEP]", PAD: "[PAD]", UNK: "[UNK]", BOS: "[CLS]"}
 def respelled(folder: Path, tokens: Collection[str]) -> dict[str, str]:
     """Returns the server's spelling of control tokens that a vocabulary spells otherwise.
 
-    Args:
-        folder: The checkpoint, whose settings name its control tokens.
-        tokens: The vocabulary. Tokens that it spells like the server stay.
+    The settings of the folder name the control tokens.
     """
     spelled: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 
@@ -20,18 +20,21 @@ from seqserve_import.tokenizers.vocabulary_files import (
 )
 from seqserve_server.text.tokenizer import Tokenizer
 
-_OF_THEIR_OWN: dict[str, Callable[[Path, int], tokenizers.Tokenizer]] = {
-    "marian": marian.convert,
-    "marian-native": marian.convert_native,
-    "ctranslate2": ctranslate2.convert,
+
+class _Own(NamedTuple):
+    convert: Callable[[Path, int], tokenizers.Tokenizer]
+    convert_target: Callable[[Path, int], tokenizers.Tokenizer | None]
+    pieces_of: Callable[[Path], Path | None]
+
+
+_OF_THEIR_OWN = {
+    "marian": _Own(marian.convert, marian.convert_target, lambda folder: folder / "source.spm"),
+    "marian-native": _Own(
+        marian.convert_native, marian.convert_native_target, marian.native_pieces_of
+    ),
+    "ctranslate2": _Own(ctranslate2.convert, ctranslate2.convert_target, ctranslate2.pieces_of),
 }
-"""Families with a separate vocabulary file."""
-_TARGETS: dict[str, Callable[[Path, int], tokenizers.Tokenizer | None]] = {
-    "marian": marian.convert_target,
-    "marian-native": marian.convert_native_target,
-    "ctranslate2": ctranslate2.convert_target,
-}
-"""Families whose targets may be divided by another rule than their sources."""
+"""Families with a separate vocabulary file, whose targets may be divided by another rule."""
 _PIECES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
 
 
@@ -43,7 +46,6 @@ def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenize
     file, and cannot hold both sides.
 
     Args:
-        folder: The checkpoint.
         model_type: The entry of that name in its ``config.json``.
         rows: Embeddings of a source token; 0 if they are not known.
 
@@ -51,7 +53,7 @@ def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenize
         CheckpointError: The tokenizer or a file is missing, damaged or not supported.
     """
     if model_type in _OF_THEIR_OWN:
-        return _OF_THEIR_OWN[model_type](folder, rows)
+        return _OF_THEIR_OWN[model_type].convert(folder, rows)
     if (folder / "tokenizer.json").exists():
         return read_tokenizer(folder, model_type)
     if read_settings(folder).get("tokenizer_class") == "ByT5Tokenizer":
@@ -72,7 +74,6 @@ def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenize
 
 
 def _of_pieces(path: Path, model_type: str, rows: int) -> tokenizers.Tokenizer:
-    """Converts a model of SentencePiece, whose pieces get ids by the rule of their family."""
     is_fairseq = path.name == "sentencepiece.bpe.model"
     if (path.parent / "vocab.json").exists():
         return sentence_pieces.convert_m2m100(path, rows)
@@ -87,12 +88,8 @@ def _of_pieces(path: Path, model_type: str, rows: int) -> tokenizers.Tokenizer:
 
 def pieces_of(folder: Path, model_type: str) -> Path | None:
     """Finds the SentencePiece model that divides sources; None if another file does."""
-    if model_type == "marian":
-        return folder / "source.spm"
-    if model_type == "marian-native":
-        return marian.native_pieces_of(folder)
-    if model_type == "ctranslate2":
-        return ctranslate2.pieces_of(folder)
+    if model_type in _OF_THEIR_OWN:
+        return _OF_THEIR_OWN[model_type].pieces_of(folder)
     if (folder / "tokenizer.json").exists():
         return None
     return next((folder / name for name in _PIECES if (folder / name).exists()), None)
@@ -100,8 +97,8 @@ def pieces_of(folder: Path, model_type: str) -> Path | None:
 
 def convert_target(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenizer | None:
     """Returns the tokenizer of targets as :func:`convert` does; None if sources have the same."""
-    convert_side = _TARGETS.get(model_type)
-    return convert_side(folder, rows) if convert_side else None
+    own = _OF_THEIR_OWN.get(model_type)
+    return own and own.convert_target(folder, rows)
 
 
 _MIN_SHARE = 0.9
@@ -114,10 +111,7 @@ def check_tokens(
     """Divides sources both ways; returns a line of the report, empty without SentencePiece.
 
     Args:
-        path: The SentencePiece model of sources.
-        tokenizer: The tokenizer made from it.
         symbols: Tokens of the checkpoint that are not pieces of the model and that texts may spell.
-        texts: Sources.
 
     Raises:
         ParityError: The tokens of too many sentences differ.

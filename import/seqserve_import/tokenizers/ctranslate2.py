@@ -126,7 +126,6 @@ def _of_pieces(
 
 
 def _checked(path: Path, made: tokenizers.Tokenizer, tokens: Sequence[str]) -> tokenizers.Tokenizer:
-    """Refuses a tokenizer whose ids differ from the vocabulary's."""
     ids = {token: id_ for id_, token in enumerate(tokens)}
     for token, id_ in made.get_vocab().items():
         if ids.get(token, id_) != id_ or id_ >= len(tokens):

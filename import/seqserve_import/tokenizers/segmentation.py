@@ -81,8 +81,6 @@ def segmenter(
     have become ``▁``, and decoding drops it.
 
     Args:
-        path: The model file, for messages.
-        model: Its content.
         tokens: The checkpoint's tokens; the place of each is its id.
         special: Pieces without text, such as ``</s>`` and languages.
         symbols: Pieces that are always one token wherever a text spells them.

@@ -27,7 +27,6 @@ def convert_t5(path: Path, rows: int, extra_ids: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of a checkpoint whose pieces have their places in the model as ids.
 
     Args:
-        path: The model.
         rows: Embeddings of the checkpoint; 0 if they are not known.
         extra_ids: Number of tokens ``<extra_id_0>`` and so on after the pieces, if the checkpoint
             does not say it.

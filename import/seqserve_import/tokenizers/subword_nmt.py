@@ -48,11 +48,8 @@ def convert_bpe(
     """Returns the tokenizer of a package, with the ids of its vocabulary.
 
     Args:
-        path: The merges.
         tokens: The vocabulary, in which ``@@`` marks pieces that do not end a word.
         rows: Number of embeddings; pieces that the vocabulary lacks come after them.
-        source: The language whose texts are divided.
-        target: The language whose tokens are joined.
 
     Raises:
         CheckpointError: The merges are damaged, or of an older version.

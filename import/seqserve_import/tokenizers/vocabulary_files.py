@@ -52,7 +52,6 @@ def _made(path: Path, content: bytes) -> tokenizers.Tokenizer:
 
 
 def _respell(content: dict[str, Any], spelled: Mapping[str, str]) -> bytes:
-    """Writes control tokens as the server spells them, wherever the file names them."""
     model, vocabulary = content["model"], content["model"]["vocab"]
     if isinstance(vocabulary, dict):
         model["vocab"] = {spelled.get(token, token): id_ for token, id_ in vocabulary.items()}

@@ -23,15 +23,15 @@ def test_all_engines_decode_a_shape_and_their_failures_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(random_artifact.SHAPES, "Marian base", TINY)
-    monkeypatch.setattr(gpu_served, "_SECONDS", 1.0)
-    monkeypatch.setattr(gpu_served, "_SOURCES", 5_000)
-    labels = ["marian-base:2", "marian-base:1", "marian-base:2:beam", "marian-base:2:served"]
+    monkeypatch.setattr(gpu_served, "_SECONDS", 0.5)
+    monkeypatch.setattr(gpu_served, "_SOURCES", 2_000)
+    labels = ["marian-base:2", "marian-base:2:beam", "marian-base:2:served"]
     cases = [Case.parse(label) for label in labels]
     plan = Plan(device="cpu", rounds=1, cases=cases, folder=tmp_path)
     for report in gpu.measure(plan):
         json.dumps(report)
-    assert [case["label"] for case in report["cases"]] == labels[:3]
-    first, _, beam = report["cases"]
+    assert [case["label"] for case in report["cases"]] == labels[:2]
+    first, beam = report["cases"]
     names = [peer["name"] for peer in first["peers"]]
     assert names == ["seqserve fp16", "CTranslate2 fp32", "CTranslate2 int8", "transformers fp32"]
     assert not first["failed"]

@@ -6,7 +6,6 @@ import torch
 from bench import random_artifact
 from bench.models import BART_LARGE, marian_base, write_unproven
 from bench.random_artifact import random_model, trace, write
-from tests.step_graphs import operators_parsed_once
 from tests.tiny import cut_down
 
 from seqserve_export.fp16_conversion import halve
@@ -21,10 +20,9 @@ TINY = cut_down(BART_LARGE)
 @pytest.mark.parity
 def test_an_artifact_on_traced_graphs_is_the_exported_one(tmp_path: Path) -> None:
     torch.set_num_threads(1)
-    with operators_parsed_once():
-        trace(TINY, tmp_path / "tiny")
-        rounding = Rounding(precision=Precision.FP16)
-        exported = write_unproven(random_model(TINY), tmp_path / "r", "tiny", rounding=rounding)
+    trace(TINY, tmp_path / "tiny")
+    rounding = Rounding(precision=Precision.FP16)
+    exported = write_unproven(random_model(TINY), tmp_path / "r", "tiny", rounding=rounding)
     assert not (tmp_path / "tiny" / WEIGHTS).exists()
     write(halve(random_model(TINY)), tmp_path / "tiny", tmp_path / "written")
     assert Manifest.load(tmp_path / "written") == Manifest.load(exported)
@@ -32,8 +30,7 @@ def test_an_artifact_on_traced_graphs_is_the_exported_one(tmp_path: Path) -> Non
 
 @pytest.mark.parity
 def test_other_weights_have_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with operators_parsed_once():
-        trace(TINY, tmp_path / "tiny")
+    trace(TINY, tmp_path / "tiny")
     other = halve(random_model(TINY))
     with torch.no_grad():
         other.target_embedding.weight *= 2

@@ -143,9 +143,8 @@ ROUNDINGS = {
     "relative-gelu": (Scales.ROW, Caches.INT8),
     "t5-wide-heads-no-biases-geglu": (Scales.STATIC, Caches.INT8),
     "learned-embedding-norm-logits-bias": (Scales.STATIC, Caches.FLOAT),
-    "ssru-marian-post-norm": (Scales.STATIC, Caches.FLOAT),
+    "ssru-marian-post-norm": (Scales.STATIC, Caches.INT8),
     "ssru-relative": (Scales.ROW, Caches.FLOAT),
-    "ssru-rotary-wide-heads": (Scales.STATIC, Caches.INT8),
 }
 
 

@@ -1,5 +1,3 @@
-"""An imported artifact generates what transformers' generate() does, alone and among others."""
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -60,11 +58,13 @@ class Imported(NamedTuple):
         ]
 
     @torch.inference_mode()
-    def expected(self, source: list[int], options: DecodingOptions) -> list[int]:
-        """Lets transformers generate; gives the tokens before the end token."""
-        config = self.loaded.model.config
-        [generated] = self.theirs.generate(
-            torch.tensor([source]),
+    def expected(self, sources: list[list[int]], options: DecodingOptions) -> list[list[int]]:
+        """Lets transformers generate; gives the tokens before the end tokens."""
+        config, longest = self.loaded.model.config, max(map(len, sources))
+        padded = [source + [config.pad_id] * (longest - len(source)) for source in sources]
+        masks = [[1] * len(source) + [0] * (longest - len(source)) for source in sources]
+        generated = self.theirs.generate(
+            torch.tensor(padded),
             GenerationConfig(
                 pad_token_id=config.pad_id,
                 eos_token_id=config.eos_id,
@@ -83,10 +83,14 @@ class Imported(NamedTuple):
                 # Its cache has as many layers as the encoder.
                 use_cache=False,
             ),
-            attention_mask=torch.ones(1, len(source), dtype=torch.long),
+            attention_mask=torch.tensor(masks),
         ).tolist()
-        output: list[int] = generated[1:]
-        return output[: output.index(config.eos_id)] if config.eos_id in output else output
+        return [
+            output[1 : output.index(config.eos_id, 1)]
+            if config.eos_id in output[1:]
+            else output[1:]
+            for output in generated
+        ]
 
 
 @pytest.fixture(
@@ -146,7 +150,7 @@ def tokens_of(answers: Sequence[Finished]) -> list[list[int]]:
 def test_tokens_are_those_of_generate(imported: Imported, options: DecodingOptions) -> None:
     sources = imported.sources()
     together = tokens_of(imported.engine.decode(sources, options))
-    expected = [imported.expected(source, options) for source in sources]
+    expected = imported.expected(sources, options)
     assert len(set(map(tuple, expected))) > 5, "all sources decode alike"
     different = [
         (ours, theirs) for ours, theirs in zip(together, expected, strict=True) if ours != theirs

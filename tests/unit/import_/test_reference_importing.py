@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.step_graphs import operators_parsed_once
 from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
 
 from seqserve.errors import OptionError, SeqserveError
@@ -159,8 +158,7 @@ def test_a_checkpoint_can_be_imported_in_eight_bits(
     monkeypatch.setattr(pipeline, "check_tolerance", lambda verification, precision: None)
     options = ["--name", "opus", "--precision", "int8", "--threads", "1", "--sentences", "40"]
     options += ["--caches", caches, "--model-repository", str(tmp_path)]
-    with operators_parsed_once():
-        assert main([str(folder), *options]) == 0
+    assert main([str(folder), *options]) == 0
     manifest = Manifest.load(tmp_path / "opus" / "1")
     assert manifest.precision == "int8"
     assert manifest.quantization is not None and manifest.quantization.caches == caches

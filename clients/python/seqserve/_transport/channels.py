@@ -65,8 +65,6 @@ class GrpcTransport(Balancer[dict[Method, Any]]):
 
 
 class _GrpcCall:
-    """A call; a unary one is a stream of one message."""
-
     def __init__(self, call: Any, place: Place[Any], *, is_unary: bool) -> None:
         self._call, self._place = call, place
         self._is_unary = is_unary
@@ -163,8 +161,6 @@ class AsyncGrpcTransport(AsyncChannels[dict[Method, Any]]):
 
 
 class _AsyncGrpcCall:
-    """A call; a unary one is a stream of one message."""
-
     def __init__(self, call: Any, place: Place[Any], *, is_unary: bool) -> None:
         self._call, self._place = call, place
         self._is_unary = is_unary

@@ -154,7 +154,6 @@ def _in_book(archive: zipfile.ZipFile, parts: Mapping[str, zipfile.ZipInfo]) -> 
 def _elements(
     archive: zipfile.ZipFile, part: zipfile.ZipInfo | None
 ) -> Iterator[Mapping[str, str]]:
-    """Yields the attributes of the elements of an index."""
     if part is not None and part.file_size > _MAX_INDEX_BYTES:
         reason = f"has {part.file_size:,} bytes; {_MAX_INDEX_BYTES:,} can be read"
         raise OptionError(f"{_name(archive, part)}: {reason}")

@@ -89,7 +89,6 @@ def read_tag(
 
 
 def _values(tag: str) -> Iterator[tuple[str, str, int, int]]:
-    """Yields the attributes that are texts or languages: name, quotes, and where the value is."""
     element = _TAG.match(tag)
     at = element.end() if element else len(tag)
     found: dict[str, re.Match[str]] = {}

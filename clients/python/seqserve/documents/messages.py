@@ -59,7 +59,6 @@ def _markup(others: str) -> re.Pattern[str]:
 
 
 def _kind(text: str, match: re.Match[str]) -> tuple[Kind, str]:
-    """Returns what markup is, and the name by which halves belong to each other."""
     name = match["name"] or ""
     if match["placeholder"]:
         return _half(text, match)

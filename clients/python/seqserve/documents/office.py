@@ -49,7 +49,6 @@ _HEADER = XML._replace(write=lambda text: escaped(text.replace("&", "&&")))
 
 
 def _header(raw: str, _: Syntax, *, is_alone: bool) -> Iterator[Piece]:
-    """Divides the header of a sheet."""
     end = 0
     for code in _CODE.finditer(raw):
         yield Piece(Kind.TEXT, raw[end : code.start()], syntax=_HEADER)

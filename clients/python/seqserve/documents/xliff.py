@@ -25,7 +25,6 @@ _UNTRANSLATED = {"new", "needs-translation"}
 
 
 def _code(node: Node) -> Piece | None:
-    """Reads an element that holds or represents code."""
     attributes, name = node.attributes, node.name
     id_ = attributes.get("id", "")
     if halves := (_STARTS if name in _STARTS else _ENDS if name in _ENDS else None):

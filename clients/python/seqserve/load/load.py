@@ -7,8 +7,9 @@ import multiprocessing.connection
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing.connection import Connection
+from operator import attrgetter
 from typing import Any
 
 from seqserve.errors import SeqserveError
@@ -214,9 +215,5 @@ def _run_share(
 
 
 def _total(parts: list[Sent]) -> Sent:
-    answers = sorted((answer for part in parts for answer in part.answers), key=_due)
+    answers = sorted(chain.from_iterable(part.answers for part in parts), key=attrgetter("due_s"))
     return Sent(answers, sum(part.cpu_s for part in parts), max(part.cpu_share for part in parts))
-
-
-def _due(answer: Answer) -> float:
-    return answer.due_s

@@ -84,7 +84,7 @@ def result_of(
         result |= {"request_goodput": good / duration_s, "good_share": good / len(answers)}
     for name, values in times_of(answers, streamed=streamed).items():
         result |= _statistics(name, values)
-    result |= _lateness(answers)
+    result |= _statistics("lateness", [1e3 * answer.late_s for answer in answers])
     result |= {
         "generator_cpu_us_per_request": 1e6 * sent.cpu_s / len(answers),
         "generator_cpu_share": sent.cpu_share,
@@ -129,10 +129,6 @@ def _statistics(name: str, values: Sequence[float]) -> dict[str, float | None]:
         max(values),
     )
     return {f"{figure}_{name}_ms": value for figure, value in zip(names, figures, strict=True)}
-
-
-def _lateness(answers: Sequence[Answer]) -> dict[str, float | None]:
-    return _statistics("lateness", [1e3 * answer.late_s for answer in answers])
 
 
 def _example(answers: Sequence[Answer], error: str) -> str:
