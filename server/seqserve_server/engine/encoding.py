@@ -33,10 +33,7 @@ class SourceEncoder:
         self._steps_waited = 0
 
     def waits_for_company(self, busy: int) -> bool:
-        """Returns whether new sources should wait for the next step, to be encoded with others.
-
-        The more of the worker's rows are ``busy``, the sooner others come.
-        """
+        """Returns whether sources wait a step for others; ``busy`` rows shorten that."""
         is_group = self._scheduler.queue_depth >= self._limits.group_sources
         has_waited = self._steps_waited >= busy // self._limits.rows_for_a_step
         if is_group or has_waited or not self._scheduler.has_to_encode:

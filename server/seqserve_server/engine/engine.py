@@ -86,10 +86,7 @@ class Engine:
         self._score_thread = threading.Thread(target=self._score, name="scorer", daemon=True)
 
     def warm_up(self) -> None:
-        """Runs every open graph at all sizes before :meth:`start`.
-
-        ONNX Runtime allocates at first use, and a graph that cannot run is found now.
-        """
+        """Runs open graphs at all sizes, so that they allocate or fail before :meth:`start`."""
         manifest, shortlist = self._runtime.manifest, self._runtime.shortlist
         source = [manifest.tokens.eos]
         # From long to short, because workers step with the last source, of one token.
@@ -159,10 +156,7 @@ class Engine:
         return self._score_queue if is_scored else self._scheduler
 
     def stop(self) -> None:
-        """Ends the workers and the scorer; waiting and running requests fail.
-
-        After a timeout a hanging thread is abandoned, and its requests get no event.
-        """
+        """Ends workers and scorer; requests fail, but get no event of a thread that hangs."""
         waiting = self._scheduler.stop()
         self._begin_steps()
         self._join(self._step_threads)

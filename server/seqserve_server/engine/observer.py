@@ -11,10 +11,7 @@ from seqserve_server.engine.request import Request
 
 
 class Observer:
-    """Ignores every report. Subclasses override what they need, and raise nothing.
-
-    The engine calls no method per row and step.
-    """
+    """Ignores every report, of which none is per row and step; subclasses raise nothing."""
 
     def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
         """Sources of these lengths, in tokens, were encoded together."""

@@ -37,10 +37,7 @@ class Worker:
         number: int = 0,
         idle_s: float = 0.05,
     ) -> None:
-        """Allocates the slots.
-
-        ``max_source_tokens`` are encoded between two steps while rows run.
-        """
+        """Allocates the slots; between two steps it encodes ``max_source_tokens``."""
         self._scheduler, self._number = scheduler, number
         encoding = runtime.encoding_limits(max_source_tokens)
         self._max_source_tokens = encoding.budget_tokens
@@ -72,10 +69,7 @@ class Worker:
         return self._cache.bytes
 
     def warm_up(self, cross_kv: CrossKV, candidates: Array | None = None) -> None:
-        """Steps with several numbers of rows of a one-token source, and empties the slots.
-
-        They choose from the candidates, rising, or from all tokens.
-        """
+        """Steps several numbers of rows, over ``candidates`` or all tokens, then empties them."""
         self._runtime.warm_up()
         for rows, return_logprobs in self._warm_up_steps:
             # From the start each time, so that no row outgrows the shortest maximum length.

@@ -10,9 +10,10 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
+from operator import eq
 from typing import Any, NamedTuple, TypeAlias
 
-from seqserve.language_codes import folded
+from seqserve.language_codes import Language, folded
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest, truncated_list
@@ -135,17 +136,12 @@ class Glossaries:
             known = f"available: {truncated_list(names)}" if names else f"it has none ({OPTION})"
             raise InvalidRequest(field, f"{name!r:.80} is not a glossary of the server; {known}")
         wanted = [(folded(code), index) for index, code in enumerate((source, target), 1) if code]
-        fitting = [
-            glossary
-            for glossary in named
-            if all(code.may_be(folded(glossary.label[index])) for code, index in wanted)
-        ]
-        equal = [
-            glossary
-            for glossary in fitting
-            if all(code == folded(glossary.label[index]) for code, index in wanted)
-        ]
-        for choices in (equal, fitting):
+        for fits in (eq, Language.may_be):
+            choices = [
+                glossary
+                for glossary in named
+                if all(fits(code, folded(glossary.label[index])) for code, index in wanted)
+            ]
             if len(choices) == 1:
                 return choices[0]
         pairs = truncated_list(f"{each.label.source} to {each.label.target}" for each in named)

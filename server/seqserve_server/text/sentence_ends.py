@@ -140,8 +140,8 @@ def _forms(name: str) -> Iterator[str]:
     # A capital alone is an initial.
     if len(name) > 1:
         yield name[0].lower() + name[1:]
-    if len(name) > 1 and name.isupper():
-        yield from (name.capitalize(), name.lower())
+        if name.isupper():
+            yield from (name.capitalize(), name.lower())
 
 
 @cache

@@ -32,10 +32,7 @@ class RowDecoder:
         self._all_rows = np.arange(rows.cache.slots)
 
     def advance(self, count: int) -> tuple[list[int], list[tuple[Request, Finished]]]:
-        """Chooses the next tokens of the ``count`` leading rows, after a step of them.
-
-        Returns the rows that are done, rising, and the requests that are answered.
-        """
+        """Chooses tokens of the ``count`` leading rows; returns rows done, rising, and answers."""
         rows, cache = self._rows, self._rows.cache
         if not rows.num_without_beam:
             return [], []

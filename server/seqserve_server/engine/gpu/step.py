@@ -223,10 +223,7 @@ class DeviceStep:
         self._plan(0, key)
 
     def _on_device(self, name: str, array: Any, size: int = 0) -> Any:
-        """Returns an array of the device, or the device's copy of a host array.
-
-        It has room for ``size`` numbers at least.
-        """
+        """Returns an array of the device, or its copy of a host array, with room for ``size``."""
         if self._device.is_home_of(array):
             return array
         key = array.ctypes.data

@@ -51,10 +51,7 @@ def refuse_few_files(options: ServeOptions) -> None:
 
 
 def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
-    """Returns the channel arguments of the gRPC server.
-
-    Idle connections stay open: gRPC's clients write a line when one is closed.
-    """
+    """Returns gRPC's channel arguments; idle connections stay open, as clients log a closed one."""
     most = max(1, _open_files() - _OWN_FILES)
     return [
         ("grpc.so_reuseport", int(options.front_count() > 1)),

@@ -70,11 +70,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         max_answer_bytes: int = 256_000_000,
         authorization: Authorization | None = None,
     ) -> None:
-        """Starts without calls.
-
-        ``caller_metadata`` is the metadata key that names the client. Without ``authorization``
-        calls need no token.
-        """
+        """Starts without calls; the metadata key ``caller_metadata`` names clients."""
         self._metrics, self._tracing, self._authorization = metrics, tracing, authorization
         self._caller_metadata = caller_metadata
         self._resources = ServerResources.of(max_answer_bytes, caller_share)

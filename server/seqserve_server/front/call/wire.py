@@ -49,10 +49,7 @@ def held() -> set[Reservation]:
 def tolerant(
     deserialize: Callable[[bytes], Message], is_whole: bool = False
 ) -> Callable[[bytes], Message | Unreadable]:
-    """Wraps a deserializer so that it returns :class:`Unreadable` instead of raising.
-
-    A message that is the only one of its call needs no more memory.
-    """
+    """Wraps a deserializer to return :class:`Unreadable`; a whole message needs no more memory."""
 
     def read(data: bytes) -> Message | Unreadable:
         if is_whole:

@@ -40,10 +40,7 @@ class EngineProcess:
         is_shared: bool = False,
         end_timeout_s: float = 10.0,
     ) -> None:
-        """Starts the process and sends it the setup; :meth:`connect` is for one that ``is_shared``.
-
-        :meth:`end` kills it after ``end_timeout_s``: a step may be running.
-        """
+        """Starts the process and sends it the setup; :meth:`connect` needs ``is_shared``."""
         self._label = "/".join(setup.folder.parts[-2:])
         self._end_timeout_s = end_timeout_s
         pairs = [socket.socketpair() for _ in range(1 + is_shared)]
@@ -97,10 +94,7 @@ class RemoteEngine(EngineLink):
         refusals: RefusalCache | None = None,
         request_ids: Iterator[int] | None = None,
     ) -> None:
-        """Launches the process at once, so that several engines load in parallel.
-
-        One with a thread that hangs for ``stall_s`` is killed; 0 for never.
-        """
+        """Launches the process at once; one that hangs for ``stall_s`` is killed, 0 for never."""
         super().__init__(label, refusals, request_ids)
         self._launch = launch
         self._stall_s = stall_s

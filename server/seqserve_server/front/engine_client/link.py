@@ -37,10 +37,7 @@ class EngineLink:
         refusals: RefusalCache | None = None,
         request_ids: Iterator[int] | None = None,
     ) -> None:
-        """Has no socket before :meth:`connect`.
-
-        The label is for the log. The engines of one version share their refusals and ids.
-        """
+        """Has no socket yet; the engines of one version share their refusals and ids."""
         self.label = label
         self._request_ids = request_ids or itertools.count(1)
         self._requests: dict[int, _Pending] = {}

@@ -51,10 +51,7 @@ class Peer:
     def __init__(
         self, channel: socket.socket, handlers: Mapping[str, Handler], on_gone: Callable[[], None]
     ) -> None:
-        """Takes a socket, and what the other end may call.
-
-        ``on_gone`` is called when the other end has closed it, unless :meth:`close` was.
-        """
+        """Takes a socket, and what the other end may call; ``on_gone`` is called at its end."""
         self._channel = channel
         self._handlers = handlers
         self._on_gone = on_gone

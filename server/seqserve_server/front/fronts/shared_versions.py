@@ -63,10 +63,7 @@ class SharedVersions:
     """The versions in a front; the same for its services as a :class:`Rollout`."""
 
     def __init__(self, loader: Loader, metrics: Metrics, first: int, main: Callable[[], Peer]):
-        """Knows no version before the main process, ``main``, tells of some.
-
-        When all engine processes are equally busy, the ``first`` gets the next request.
-        """
+        """Knows no version before ``main`` tells; of idle engines ``first`` gets a request."""
         self.repository = Repository()
         self.on_change: Callable[[], None] = lambda: None
         """Called when a version, or its engine, begins or stops taking calls."""

@@ -35,6 +35,7 @@ class _DetectorProcess:
         writer: asyncio.StreamWriter,
     ) -> None:
         self._process, self._reader, self._writer = process, reader, writer
+        self.pid = process.pid
 
     @classmethod
     async def start(cls, module: str) -> _DetectorProcess:
@@ -49,10 +50,6 @@ class _DetectorProcess:
                 writer.close()
                 raise
         return cls(process, reader, writer)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     async def ask(self, line: bytes) -> bytes:
         try:

@@ -84,7 +84,7 @@ class Rollout:
         self._interval_s = interval_s
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
-        metrics.show_versions(self._states)
+        metrics.read_versions = self._states
 
     def open(self, default: str = "", traffic: dict[str, dict[int, int]] | None = None) -> None:
         """Loads the versions in the folder, in parallel, before the event loop runs; blocks.

@@ -66,7 +66,8 @@ class Metrics:
         # Versions that have series: a call that outlives its version must not begin new ones.
         self._shown: set[VersionLabels] = set()
         self._loaded: set[VersionLabels] = set()
-        self._read_versions: ReadVersions = list
+        self.read_versions: ReadVersions = list
+        """Reads the states of all versions at each scrape."""
         self._read_reloads: ReadReloads = dict
         self._read_expiries: ReadExpiries = dict
         for collector in (self._calls, self._cache, _Families(self._file_families)):
@@ -107,10 +108,6 @@ class Metrics:
     def show_calls_never_accepted(self, count: Callable[[], int]) -> None:
         """Sets the function that counts the calls that reached gRPC, but not the server."""
         self.calls.register(_LostCalls(count))
-
-    def show_versions(self, read: ReadVersions) -> None:
-        """Sets the function that reads the states of all versions at each scrape."""
-        self._read_versions = read
 
     def show_files(self, reloads: ReadReloads, expiries: ReadExpiries) -> None:
         """Sets the functions that read the state of certificates, tokens and glossaries
@@ -205,7 +202,7 @@ class Metrics:
     def _version_families(self) -> Iterator[Metric]:
         text = "Versions in the repository, 1 for the state they are in."
         states = gauge("model_state", text, [*NAMES, "state"])
-        for model, version, state in self._read_versions():
+        for model, version, state in self.read_versions():
             states.add_metric([model, str(version), state], 1)
         yield states
 

@@ -42,10 +42,7 @@ def formality(asked: Asked) -> Feature | None:
 
 
 class _Formality(Feature):
-    """Suppresses the words of the other form.
-
-    Where the source tells of others than its reader, words that may mean them stay.
-    """
+    """Suppresses the other form's words, save those that may mean others than the reader."""
 
     field = "options.formality"
 

@@ -69,7 +69,7 @@ def metrics_of_a_server() -> Metrics:
     metrics = Metrics()
     metrics.model_loaded("m", 1, "int8", "cpu", busy(), 0.5)
     metrics.cache_counts("m", 1)
-    metrics.show_versions(lambda: [("m", 1, "ready")])
+    metrics.read_versions = lambda: [("m", 1, "ready")]
     metrics.show_files(lambda: {"--tokens": (True, 2.0)}, lambda: {"--tls-certificate": 3.0})
     metrics.called("m", 1, *GENERATE, 0.1, {"request_id": "a1"})
     metrics.refused("m", QueueFull("full", 1.0))
@@ -152,7 +152,7 @@ def calls(metrics: Metrics, version: str) -> float | None:
 def test_unloaded_version_is_no_longer_shown() -> None:
     metrics = Metrics()
     states = [("m", 3, "ready"), ("m", 4, "failed")]
-    metrics.show_versions(lambda: states)
+    metrics.read_versions = lambda: states
     metrics.model_loaded("m", 3, "int8", "cpu", busy(), 0.5)
     third = {"model": "m", "version": "3"}
     assert value(metrics, "slots", **third) == 8
