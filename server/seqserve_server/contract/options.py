@@ -146,7 +146,7 @@ class DecodingOptions:
 
     @cached_property
     def is_inspected(self) -> bool:
-        """Whether the search looks at its rows, whose token or end may not be the graph's."""
+        """Whether the search looks at each row, because the graph's token or end may not hold."""
         return bool(self.needs_proposals or self.end_ids or self.stops)
 
     @cached_property
@@ -162,7 +162,7 @@ class DecodingOptions:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the graph's own choice is enough; samples need not be inspected either."""
+        """Whether the graph's choice, the best token, is all that the request needs."""
         return (
             self.rows == 1
             and self.sampling is None

@@ -79,8 +79,8 @@ def _spec(kind: Any, *values: Any) -> Any:
 class GenerateSpec(RequestSpec):
     """A request to generate hypotheses for a source.
 
-    Attention is computed by a second request, with the answer of the first one: the engine adds it,
-    and ranks by coverage where a coverage penalty is set.
+    Attention takes a second request: the same spec with the first one's ``answer``. The engine adds
+    the attention of its hypotheses, and ranks them anew if there is a coverage penalty.
     """
 
     options: DecodingOptions

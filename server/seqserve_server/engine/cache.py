@@ -138,7 +138,7 @@ class SlotCache:
         self._rows_measured = 0
 
     def branch(self, sources: Array, targets: Array, shared: Array) -> None:
-        """Copies rows' targets over other rows of their sources; ``shared`` tokens are alike."""
+        """Copies rows over others of the same source; their first ``shared`` tokens are equal."""
         self._target.branch(sources, targets, shared, self.lengths[sources])
         self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0

@@ -162,7 +162,7 @@ class Rows:
         self.forced_ends[row] = -1
 
     def branch(self, sources: Array, targets: Array, length: int) -> None:
-        """Copies rows, of ``length`` tokens at most, over others of their search, not sources."""
+        """Copies rows of a search, with at most ``length`` tokens, over others of it."""
         # What they have read alike: the begin token, then outputs.
         differ = np.ones((len(sources), length + 1), np.bool_)
         np.not_equal(self.tokens[sources, :length], self.tokens[targets, :length], differ[:, :-1])

@@ -89,8 +89,7 @@ class ServingEngine(AnsweringEngine, Protocol):
     async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
         """Requests new statistics; returns the last known ones of a process that does not answer.
 
-        With ``when_idle`` it waits until no row is left: cancelled ones are counted when they
-        leave.
+        With ``when_idle`` it waits until no row runs, because cancelled ones count when they leave.
         """
 
     def close(self) -> None:

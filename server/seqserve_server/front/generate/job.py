@@ -190,11 +190,15 @@ def generated_size(
     text_bytes: int = 0,
     added: Mapping[str, int] | None = None,
 ) -> AnswerSize:
-    """Bounds the answer to a request to generate, or to as many as it has ``sources`` or segments.
+    """Bounds the size of the answer to a request to generate.
 
-    ``source_tokens`` are those of the longest source, ``token_bytes`` those of the longest token.
-    Texts of ``text_bytes`` are divided: their answers are returned twice, by themselves and joined.
-    Features add so many bytes to a hypothesis, by their options.
+    Args:
+        options: Its options.
+        source_tokens: Of the longest source.
+        token_bytes: Of the longest token, in UTF-8.
+        sources: Number of sources or segments.
+        text_bytes: Of texts that are divided; their answers come twice, in segments and joined.
+        added: Bytes that features add to a hypothesis, by their options.
     """
     # The end token has a score too.
     tokens = options.max_decoding_length + 1

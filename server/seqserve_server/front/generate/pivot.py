@@ -144,7 +144,8 @@ def _links(hypothesis: generation_pb2.Hypothesis) -> list[Link] | None:
 def _compose_links(first: Sequence[Link], second: Sequence[Link]) -> list[Link]:
     """Composes the links of two alignments, where the target of the first is the second's source.
 
-    A token takes the place in the source of the token between that shares most characters with it.
+    A target token is linked where the token of the text between that shares most characters with it
+    is linked; without such a token it has no link.
     """
     composed = []
     for (begin, end), target in second:
