@@ -14,7 +14,7 @@ from seqserve.words import has_words
 FIELD = "field"
 """Name of an element whose text a program regenerates."""
 # Elements and runs that raise their text.
-_RAISED = re.compile(r"sup\Z|run .*?(?:superscript|\sbaseline=[\"'][1-9])", re.S)
+_IS_RAISED = re.compile(r"sup\Z|run .*?(?:superscript|\sbaseline=[\"'][1-9])", re.S)
 # Deeper elements divide the text; they do not occur in practice.
 _MAX_DEPTH = 32
 
@@ -125,7 +125,7 @@ def _around(piece: Piece, children: Sequence[Element], closing: Piece) -> Elemen
         # A field without a letter, such as a page number.
         element.has_text, element.has_placeholder = False, True
     is_number = element.has_text and not (element.has_words or element.has_placeholder)
-    if is_number and _RAISED.match(piece.name) and not any(p.parts for p in element.pieces()):
+    if is_number and _IS_RAISED.match(piece.name) and not any(p.parts for p in element.pieces()):
         # A note or an exponent, which a model would read as a part of the word before it.
         raw = "".join(p.raw for p in element.pieces())
         text = "".join(child.text for child in children)
