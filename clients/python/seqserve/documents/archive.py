@@ -134,7 +134,9 @@ def parser_within(archive: zipfile.ZipFile, kind: Format, parser: Parser) -> Par
         return parser
     kept: set[str] = set()
     for part in archive.infolist():
-        if re.search(r"(?:tables/|pivotCacheDefinition)[^/]*\.xml$", part.filename):
+        folder, _, name = part.filename.rpartition("/")
+        is_named = folder.endswith("tables") or "pivotCacheDefinition" in name
+        if is_named and name.endswith(".xml"):
             for attributes in _NAMED.findall(text_of(archive, part)):
                 names = map("".join, _ATTRIBUTE_NAME.findall(attributes))
                 kept.update(folded(html.unescape(name)) for name in names)

@@ -30,12 +30,16 @@ _BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
 _VALUE = r"\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\{[^{}\n]{0,500}\}"
 _COMPONENT = rf"</?[A-Z][\w.:-]*+(?:[^<>{{}}\n\"']|{_VALUE})*+>"
 _SHORTCODE = (
-    r"\{\{[^\n}]{0,500}+(?:\}(?!\})[^\n}]{0,500}+){0,8}+\}\}"
+    r"\{\{[^\n{}]{0,500}+(?:[{}](?!\})[^\n{}]{0,500}+){0,8}+\}\}"
     r"|\{%[^\n%]{0,500}+(?:%(?!\})[^\n%]{0,500}+){0,8}+%\}"
 )
-_ATTRIBUTES = r"\{(?::|[#.][\w-]|[\w-]+=)[^{}\n]{0,500}\}|\{(#|/\*)[^\n]{0,500}?(?:#|\*/)\}"
+_ATTRIBUTES = (
+    r"\{(?::|[#.][\w-]|[\w-]+=)[^{}\n]{0,500}\}"
+    r"|\{#[^\n#]{0,500}+(?:#(?!\})[^\n#]{0,500}+){0,8}+#\}"
+    r"|\{/\*[^\n*]{0,500}+(?:\*(?!/\})[^\n*]{0,500}+){0,8}+\*/\}"
+)
 _ALERT = r"\[![A-Za-z]+\][-+]?"
-_SNIPPET = r"-+8<-+[^\n]*"
+_SNIPPET = r"-+8<-+[^\n]*+"
 _ABBREVIATION = r"\*\[[^\]\n]{1,200}\]:"
 _SPANS = {
     Kind.BREAK: rf"{_COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)",
@@ -51,7 +55,7 @@ _SPANS = {
 }
 _SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)
 ALONE = re.compile(
-    rf"(?:\s|{_COMPONENT}|{_SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*"
+    rf"(?:\s|{_COMPONENT}|{_SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
 )
 """Matches a line that does not go on in the next one."""
 _LABEL = re.compile(r"\]\[([^\[\]\n]{1,200})\]")
