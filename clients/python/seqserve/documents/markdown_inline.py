@@ -29,15 +29,17 @@ _MOST_AT_ONCE = 4000
 _BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
 _VALUE = r"\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\{[^{}\n]{0,500}\}"
 _COMPONENT = rf"</?[A-Z][\w.:-]*+(?:[^<>{{}}\n\"']|{_VALUE})*+>"
-_SHORTCODE = (
-    r"\{\{[^\n{}]{0,500}+(?:[{}](?!\})[^\n{}]{0,500}+){0,8}+\}\}"
-    r"|\{%[^\n%]{0,500}+(?:%(?!\})[^\n%]{0,500}+){0,8}+%\}"
-)
-_ATTRIBUTES = (
-    r"\{(?::|[#.][\w-]|[\w-]+=)[^{}\n]{0,500}\}"
-    r"|\{#[^\n#]{0,500}+(?:#(?!\})[^\n#]{0,500}+){0,8}+#\}"
-    r"|\{/\*[^\n*]{0,500}+(?:\*(?!/\})[^\n*]{0,500}+){0,8}+\*/\}"
-)
+
+
+def _enclosed(begin: str, marks: str, end: str) -> str:
+    # From ``begin`` to the last of the marks and ``end``, over few marks: in linear time.
+    others = rf"[^\n{marks}]{{0,500}}+"
+    return rf"{begin}{others}(?:[{marks}](?!{end}){others}){{0,8}}+{re.escape(marks[-1])}{end}"
+
+
+_SHORTCODE = "|".join([_enclosed(r"\{\{", "{}", r"\}"), _enclosed(r"\{%", "%", r"\}")])
+_COMMENT = "|".join([_enclosed(r"\{#", "#", r"\}"), _enclosed(r"\{/\*", "*", r"/\}")])
+_ATTRIBUTES = rf"\{{(?::|[#.][\w-]|[\w-]+=)[^{{}}\n]{{0,500}}\}}|{_COMMENT}"
 _ALERT = r"\[![A-Za-z]+\][-+]?"
 _SNIPPET = r"-+8<-+[^\n]*+"
 _ABBREVIATION = r"\*\[[^\]\n]{1,200}\]:"
