@@ -62,7 +62,7 @@ class _Arrivals:
         self._admitted: RoundRobin[object] = RoundRobin()
         self._accept, self._start, self._loop = accept, start, loop
         self._end: asyncio.Future[object] | None = None
-        self._started, self._has_turn = 0, False
+        self._started = 0
 
     def until_end(self) -> asyncio.Future[object]:
         """Returns what gets the error with which the takers end."""
@@ -93,19 +93,17 @@ class _Arrivals:
         held = self._accept(peer, state)
         if held is None:
             return False
-        self._started += 1
         self._begin_turn()
+        self._started += 1
         self._start(peer, held, state)
         return True
 
     def _begin_turn(self) -> None:
-        if not self._has_turn:
-            self._has_turn = True
+        if not (self.taken or self._started):
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self.taken = 0
-        self._started, self._has_turn = 0, False
+        self.taken = self._started = 0
         self.dispatch()
 
 
