@@ -6,7 +6,7 @@ Fields that end in ``_s`` are moments of the monotonic clock, in seconds.
 import math
 import time
 from dataclasses import dataclass, field, fields
-from enum import Enum
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from seqserve_server.contract.events import Finished, Timeline
 from seqserve_server.contract.options import DecodingOptions
 
 
-class Priority(Enum):
+class Priority(StrEnum):
     """Priorities of requests, with the values of the API."""
 
     NORMAL = "normal"

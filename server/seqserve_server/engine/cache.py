@@ -132,9 +132,10 @@ class SlotCache:
         self._cross.copy(source, target, int(self.source_lengths[source]))
         for array in (self.tokens, self.lengths, self.source_lengths, self._source_last_index):
             array[target] = array[source]
-        self.suppress(target, self.suppressed(source))
-        self.limit(target, self._candidate_step.candidates.of(source))
-        self.release(source)
+        if self._masks.by_row or self._candidate_step.candidates:
+            self.suppress(target, self.suppressed(source))
+            self.limit(target, self._candidate_step.candidates.of(source))
+            self.release(source)
         self._rows_measured = 0
 
     def branch(self, sources: Array, targets: Array, shared: Array) -> None:
@@ -149,6 +150,12 @@ class SlotCache:
         self.lengths[row] += 1
         self._rows_measured = 0
         return int(self.lengths[row])
+
+    def empty(self, rows: list[int]) -> None:
+        """Lets rows without a request begin anew with each step, so that they stay short."""
+        if rows:
+            self.lengths[rows] = 0
+            self._rows_measured = 0
 
     def clear(self) -> None:
         """Empties all rows, no further than they are filled."""
@@ -174,8 +181,10 @@ class SlotCache:
 
     def release(self, row: int) -> None:
         """Lifts the mask and the limit of a row."""
-        self.suppress(row, ())
-        self.limit(row, None)
+        if row in self._masks.by_row:
+            self.suppress(row, ())
+        if self._candidate_step.candidates:
+            self.limit(row, None)
 
     def suppressed(self, row: int) -> Sequence[int]:
         """Lists the masked tokens of a row."""

@@ -46,21 +46,23 @@ class Request:
     """Generated tokens when it left its slots, whether or not they reach the caller."""
     timeline: Timeline = field(init=False)
     work: int = field(init=False)
+    rows: int = field(init=False)
+    """Slots that it takes."""
+    options: DecodingOptions = field(init=False)
+    """Of a request that generates; others have none."""
 
     def __post_init__(self) -> None:
-        self.work = self.spec.work
-        self.timeline = Timeline(arrived_s=self.spec.arrived_s)
+        spec = self.spec
+        self.work, self.rows = spec.work, spec.rows
+        self.timeline = Timeline(arrived_s=spec.arrived_s)
+        if isinstance(spec, GenerateSpec):
+            self.options = spec.options
 
     @property
     def generate(self) -> GenerateSpec:
         """The spec of a request that generates."""
         assert isinstance(self.spec, GenerateSpec)
         return self.spec
-
-    @property
-    def options(self) -> DecodingOptions:
-        """The decoding options of a request that generates."""
-        return self.generate.options
 
     @property
     def answer(self) -> Finished | None:

@@ -1,6 +1,6 @@
 """The request of each row, and the late ones.
 
-Rows of requests that have left are holes until the next step.
+Rows of requests that have left are holes until others join, or until the last rows take them.
 """
 
 import math
@@ -15,8 +15,8 @@ class RowTable:
     def __init__(self) -> None:
         self.requests: list[Request | None] = []
         """The request of each row, None where it has left."""
-        # The lowest last; a step runs only when the list is empty.
-        self._holes: list[int] = []
+        self.holes: list[int] = []
+        """Rows without a request, the lowest last."""
         # No row is late before these times. They stay when a row leaves, so that late rows may be
         # looked for in vain, but none is missed.
         self._next_deadline_s = self._next_limit_s = math.inf
@@ -28,7 +28,7 @@ class RowTable:
     @property
     def busy(self) -> int:
         """Counts the rows of requests."""
-        return len(self.requests) - len(self._holes)
+        return len(self.requests) - len(self.holes)
 
     def running(self) -> list[Request]:
         """Lists the requests that have rows."""
@@ -45,9 +45,9 @@ class RowTable:
             self._next_deadline_s = min(self._next_deadline_s, spec.deadline_s)
         self._next_limit_s = min(self._next_limit_s, spec.limit_s)
         rows = []
-        for _ in range(spec.rows):
-            if self._holes:
-                rows.append(self._holes.pop())
+        for _ in range(request.rows):
+            if self.holes:
+                rows.append(self.holes.pop())
                 self.requests[rows[-1]] = request
             else:
                 rows.append(len(self.requests))
@@ -80,19 +80,29 @@ class RowTable:
         """Makes holes of rows."""
         for row in rows:
             self.requests[row] = None
-        self._holes = sorted(self._holes + rows, reverse=True)
+        self.holes = sorted(self.holes + rows, reverse=True)
 
-    def compact(self, move: Callable[[int, int], None]) -> None:
-        """Moves the last rows into the holes by a function: a step runs over no empty row."""
-        for row in self._holes:
-            last = len(self.requests) - 1
-            if row != last:
-                move(last, row)
-                self.requests[row] = self.requests[last]
-            self.requests.pop()
-        self._holes.clear()
+    def compact(
+        self,
+        move: Callable[[int, int], None],
+        step_rows: Callable[[int], int] = lambda rows: rows,
+    ) -> None:
+        """Moves the last rows into the holes by a function, if that makes the next step smaller.
+
+        ``step_rows`` returns over how many rows a step of some rows runs.
+        """
+        if self.busy and step_rows(self.busy) == step_rows(len(self.requests)):
+            return
+        for row in reversed(self.holes):
+            while self.requests and self.requests[-1] is None:
+                self.requests.pop()
+            if row >= len(self.requests):
+                break
+            move(len(self.requests) - 1, row)
+            self.requests[row] = self.requests.pop()
+        self.holes.clear()
 
     def clear(self) -> None:
         """Forgets all rows."""
         self.requests.clear()
-        self._holes.clear()
+        self.holes.clear()

@@ -155,6 +155,10 @@ class Runtime:
         """Lists the steps to run beforehand: their rows, and whether with log-probabilities."""
         return [(rows, True) for rows in doubling(slots)]
 
+    def step_rows(self, rows: int, slots: int) -> int:
+        """Returns over how many rows a step of some of the slots runs."""
+        return rows
+
     def warm_up(self) -> None:
         """Prepares the encoder; called in the thread that will encode, before the first request."""
 

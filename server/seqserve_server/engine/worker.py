@@ -93,10 +93,12 @@ class Worker:
         self._runtime_s = 0.0
         self._drop(time.monotonic())
         self._admit()
-        self._rows.compact(self._move)
-        if self._rows:
-            rows = len(self._rows)
-            self._advance()
+        self._rows.compact(
+            self._move, lambda rows: self._runtime.step_rows(rows, self._cache.slots)
+        )
+        if rows := self._rows.busy:
+            self._cache.empty(self._rows.holes)
+            self._advance(rows)
             self._verify_draft()
             duration_s = time.perf_counter() - began_s
             self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
@@ -193,7 +195,7 @@ class Worker:
         self._cache.move(last, hole)
         self._search.move(last, hole)
 
-    def _advance(self) -> None:
+    def _advance(self, busy: int) -> None:
         rows = len(self._rows)
         began_s = time.perf_counter()
         self._cache.advance(rows, return_logprobs=bool(self._scoring))
@@ -203,7 +205,7 @@ class Worker:
         if self._without_token:
             for request in self._without_token:
                 request.timeline.first_token_s = now_s
-                request.timeline.batch_rows = rows
+                request.timeline.batch_rows = busy
             self._observer.first_tokens(self._without_token)
             self._without_token = []
         if ended.rows:

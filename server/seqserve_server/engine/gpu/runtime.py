@@ -77,6 +77,10 @@ class DeviceRuntime(Runtime):
         sizes = sorted({rounded_rows(rows, slots) for rows in range(1, slots + 1)})
         return [(rows, True) for rows in sizes]
 
+    def step_rows(self, rows: int, slots: int) -> int:
+        """Returns over how many rows a step runs: sizes are rounded up to recorded ones."""
+        return rounded_rows(rows, slots)
+
     def warm_up(self) -> None:
         """Records encodings; see :meth:`Runtime.warm_up`."""
         limits, tokens = self.manifest.limits, self.manifest.tokens

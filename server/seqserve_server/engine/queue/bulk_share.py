@@ -29,6 +29,8 @@ class Part(NamedTuple):
     """Slots that bulk may still take."""
     has_singles: bool = True
     """Whether it takes single calls."""
+    is_settled: bool = False
+    """Whether it stays the same while the worker takes more: only one kind waits or runs."""
     is_apart: bool = False
     """Whether other workers are for bulk alone, or for single calls."""
 
@@ -76,7 +78,9 @@ class BulkShare:
         # A single call does not wait until bulk has left the quick ones.
         are_full = min(self._busy[:quick]) >= self._slots // self._workers
         if room == math.inf or quick >= self._workers or are_full:
-            return Part(even, room)
+            has_bulk = waiting[True] or running[True]
+            is_mixed = has_bulk and (waiting[False] or has_singles)
+            return Part(even, room, is_settled=room == math.inf and not is_mixed)
         if worker < quick:
             return Part(even, quick_rows - self._busy[worker], is_apart=True)
         return Part(math.inf, math.inf, has_singles=False, is_apart=True)

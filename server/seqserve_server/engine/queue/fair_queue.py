@@ -30,11 +30,11 @@ class Waiting:
     rows: int = 0
     """Slots that they will take."""
 
-    def add(self, spec: Spec, sign: int) -> None:
+    def add(self, request: Request, sign: int) -> None:
         """Adds a request, or takes it away with a ``sign`` of -1."""
         self.requests += sign
-        self.tokens += sign * len(spec.source)
-        self.rows += sign * spec.rows
+        self.tokens += sign * len(request.spec.source)
+        self.rows += sign * request.rows
 
 
 class FairQueue:
@@ -123,7 +123,7 @@ class FairQueue:
             self._owners[owner] = Waiting()
         own = self._owners[owner]
         for waiting in (own, self.part(spec)):
-            waiting.add(spec, sign)
+            waiting.add(request, sign)
         if not own.requests:
             del self._owners[owner]
 

@@ -114,7 +114,7 @@ class Admission:
             return Bound.TOKENS, f"{waiting.tokens} source tokens are waiting already"
         if self._exceeds_share(request):
             return Bound.CALLER, "this caller already has its share of the queue"
-        if not self._queue or self._queue.rows + request.spec.rows <= free:
+        if not self._queue or self._queue.rows + request.rows <= free:
             # Workers take all of it before their next step.
             return None
         return self._too_long_wait(request, now_s) if self._pace.is_known else None

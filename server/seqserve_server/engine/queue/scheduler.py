@@ -85,8 +85,8 @@ class Scheduler(RequestQueue):
         if not free or not self._queue:
             return taken
         with self.changed:
-            now_s = self._clock()
-            while free and busy < (part := self._part(worker)).rows:
+            now_s, part = self._clock(), self._part(worker)
+            while free and busy < part.rows:
                 request, passed = self._next(free, part)
                 if request is None:
                     break
@@ -95,7 +95,7 @@ class Scheduler(RequestQueue):
                 if taken and budget_tokens < 0:
                     break
                 self._end_ahead(request)
-                rows = request.spec.rows
+                rows = request.rows
                 for other in passed:
                     other.passed_rows += rows
                 self._queue.serve(request)
@@ -106,6 +106,8 @@ class Scheduler(RequestQueue):
                 busy += rows
                 free -= rows
                 self._running.note(worker, busy)
+                if not part.is_settled:
+                    part = self._part(worker)
             if self._queue:
                 self.changed.notify_all()
         return taken
@@ -159,7 +161,7 @@ class Scheduler(RequestQueue):
             if request.is_encoded_ahead and request.encoded is None:
                 # Another worker is encoding it.
                 continue
-            rows = request.spec.rows
+            rows = request.rows
             if request.spec.is_bulk and rows > part.bulk_rows:
                 if not self._queue.rows_of(is_bulk=False):
                     break
@@ -216,7 +218,7 @@ class Scheduler(RequestQueue):
                 self._running.end(request.spec, now_s)
                 self._queue.forget(request)
                 if answered:
-                    self._pace.ended(request.work, request.spec.rows, now_s - started_s)
+                    self._pace.ended(request.work, request.rows, now_s - started_s)
 
     def wait_for_work(self, timeout_s: float, worker: int = 0) -> bool:
         """Blocks an idle worker until it can take a request; False after the timeout."""

@@ -212,6 +212,12 @@ class CpuRuntime:
     def warm_up(self) -> None:
         """Has nothing to prepare."""
 
+    multiple = 1
+    """A step runs over a multiple of so many rows."""
+
+    def step_rows(self, rows: int, slots: int) -> int:
+        return min(-(-rows // self.multiple) * self.multiple, slots)
+
     def use_idle_time(self) -> None:
         """Has nothing to prepare."""
 

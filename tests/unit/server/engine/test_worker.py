@@ -8,6 +8,7 @@ import pytest
 from tests.unit.server.engine.fake_runtime import (
     EOS,
     MAX_SOURCE,
+    MAX_TARGET,
     VOCABULARY_SIZE,
     FakeDraftReader,
     FakeRuntime,
@@ -250,7 +251,14 @@ def test_no_row_moves_if_as_many_join_as_leave(
 
 @pytest.mark.parametrize(
     ("gone", "copied"),
-    [([3], []), ([2, 3], []), ([0], [(3, 0)]), ([0, 1], [(3, 1), (2, 0)]), ([0, 3], [(2, 0)])],
+    [
+        ([3], []),
+        ([2, 3], []),
+        ([0], [(3, 0)]),
+        ([0, 1], [(3, 0), (2, 1)]),
+        ([0, 2], [(3, 0)]),
+        ([0, 3], [(2, 0)]),
+    ],
 )
 def test_empty_holes_are_closed_by_the_last_rows(
     gone: list[int], copied: list[tuple[int, int]], moves: list[tuple[int, int]]
@@ -264,6 +272,39 @@ def test_empty_holes_are_closed_by_the_last_rows(
     assert stepper.runtime.rows == [4, 4 - len(gone)]
     stepper.finish()
     stepper.assert_decoded(*(requests[row] for row in range(4) if row not in gone))
+
+
+def test_holes_stay_where_a_step_would_be_as_large_without_them(
+    moves: list[tuple[int, int]],
+) -> None:
+    stepper = Stepper(slots=4)
+    stepper.runtime.multiple = 2
+    first, second, third, fourth = stepper.run_long(5, 6, 7, 8)
+    stepper.scheduler.cancel(second)
+    stepper.step(3)
+    assert (stepper.rows, moves) == ([first, None, third, fourth], [])
+    new = stepper.submit(9, shortest=9)
+    stepper.step()
+    assert (stepper.rows, moves) == ([first, new, third, fourth], [])
+    for request in (first, third):
+        stepper.scheduler.cancel(request)
+    stepper.step()
+    assert (stepper.rows, moves) == ([fourth, new], [(3, 0)])
+    stepper.finish()
+    stepper.assert_decoded(new, fourth)
+
+
+def test_a_hole_may_stay_for_longer_than_any_row() -> None:
+    stepper = Stepper(slots=3)
+    stepper.runtime.multiple = 3
+    requests = stepper.run_long(5, 6, 7)
+    stepper.scheduler.cancel(requests.pop())
+    for word in range(8, 8 + MAX_TARGET):
+        requests.append(stepper.submit(word, longest=3, shortest=2))
+        stepper.step(3)
+        assert len(stepper.rows) == 3 and stepper.rows[2] is None
+    stepper.finish()
+    stepper.assert_decoded(*requests)
 
 
 def test_rows_that_ended_and_those_cancelled_since_leave_together(
