@@ -16,13 +16,10 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-import grpc
-
 _STDOUT, _STDERR = 1, 2
 # A pipe that is writable takes this many bytes without blocking; POSIX guarantees 512.
 _CHUNK_BYTES = getattr(select, "PIPE_BUF", 512)
 _SEPARATORS = re.compile('[ "=]')
-_OF_CLIENTS = (grpc.aio.InternalError, UnicodeDecodeError)
 
 _log = logging.getLogger("seqserve")
 
@@ -63,8 +60,12 @@ def event(name: str, fields: Mapping[str, object], level: int = logging.INFO) ->
 
 def _is_relevant(record: logging.LogRecord) -> bool:
     """Drops gRPC's errors that any client can cause: no taker, or metadata that are not UTF-8."""
-    error = record.exc_info[1] if record.exc_info else None
-    return not (record.name.startswith("grpc.") and isinstance(error, _OF_CLIENTS))
+    if not (record.name.startswith("grpc.") and record.exc_info):
+        return True
+    # Not at the top: engines, which lack it, start sooner.
+    import grpc
+
+    return not isinstance(record.exc_info[1], grpc.aio.InternalError | UnicodeDecodeError)
 
 
 def announce(log_format: LogFormat, text: str, name: str, fields: Mapping[str, object]) -> None:
