@@ -87,8 +87,11 @@ class Repository:
         """
         ready = sorted({entry.name for entry in self.entries if entry.is_ready})
         if not ready:
-            reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
-            raise errors.StartupError(f"no model can be served:{reasons}")
+            reasons = [
+                f"\n  {entry.label}: {entry.reason.removeprefix(f'{entry.label}: ')}"
+                for entry in self.entries
+            ]
+            raise errors.StartupError("no model can be served:" + "".join(reasons))
         if default and default not in ready:
             raise OptionError(
                 f"{named_by}: {default!r} is not ready; available: {', '.join(ready)}"
