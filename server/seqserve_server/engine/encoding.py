@@ -34,9 +34,11 @@ class SourceEncoder:
 
     def waits_for_company(self, busy: int) -> bool:
         """Returns whether sources wait a step for others; ``busy`` rows shorten that."""
-        is_group = self._scheduler.queue_depth >= self._limits.group_sources
-        has_waited = self._steps_waited >= busy // self._limits.rows_for_a_step
-        if is_group or has_waited or not self._scheduler.has_to_encode:
+        if (
+            not self._scheduler.has_to_encode
+            or self._scheduler.queue_depth >= self._limits.group_sources
+            or self._steps_waited >= busy // self._limits.rows_for_a_step
+        ):
             self._steps_waited = 0
             return False
         self._steps_waited += 1

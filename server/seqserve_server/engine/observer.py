@@ -37,6 +37,10 @@ class StatsRecorder(Observer):
 
     def __init__(self) -> None:
         self._stats = EngineStats()
+        histograms = self._stats.histograms
+        self._durations = histograms["step_duration_seconds"]
+        self._waits = histograms["inter_token_duration_seconds"]
+        self._rows = histograms["batch_rows"]
         self._lock = Lock()
 
     def snapshot(self) -> EngineStats:
@@ -55,9 +59,9 @@ class StatsRecorder(Observer):
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
         """Counts a step; its duration counts once for each row that waited for it."""
         with self._lock:
-            self._observe("step_duration_seconds", duration_s)
-            self._observe("inter_token_duration_seconds", duration_s, rows)
-            self._observe("batch_rows", rows)
+            self._durations.observe(duration_s)
+            self._waits.observe(duration_s, rows)
+            self._rows.observe(rows)
             self._stats.totals["step_seconds"] += duration_s
             self._stats.totals["step_outside_runtime_seconds"] += outside_s
 

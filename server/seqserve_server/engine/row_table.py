@@ -91,6 +91,8 @@ class RowTable:
 
         ``step_rows`` returns over how many rows a step of some rows runs.
         """
+        if not self.holes:
+            return
         if self.busy and step_rows(self.busy) == step_rows(len(self.requests)):
             return
         for row in reversed(self.holes):

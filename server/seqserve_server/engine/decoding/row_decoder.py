@@ -37,7 +37,9 @@ class RowDecoder:
         if not rows.num_without_beam:
             return [], []
         lengths, tokens = cache.lengths[:count], cache.tokens[:count, 0]
-        inspected: list[int] = (lengths >= rows.inspected_from[:count]).nonzero()[0].tolist()
+        inspected: list[int] = []
+        if rows.num_special:
+            inspected = (lengths >= rows.inspected_from[:count]).nonzero()[0].tolist()
         if cache.returned_logprobs:
             self._score(lengths, tokens, inspected)
         else:
@@ -73,12 +75,11 @@ class RowDecoder:
         """Changes ``tokens [R]`` if options require it; keeps log-probabilities and scores."""
         rows, count = self._rows, len(tokens)
         log_probabilities = rows.cache.log_probabilities[:count].astype(np.float64)
-        sampling = rows.samples[:count].nonzero()[0]
-        if sampling.size:
-            self._sample(sampling, tokens, log_probabilities)
-        sampling = rows.samples_all[:count].nonzero()[0]
-        if sampling.size:
-            self._sample_all(sampling, tokens, log_probabilities)
+        if rows.num_special:
+            if (sampling := rows.samples[:count].nonzero()[0]).size:
+                self._sample(sampling, tokens, log_probabilities)
+            if (sampling := rows.samples_all[:count].nonzero()[0]).size:
+                self._sample_all(sampling, tokens, log_probabilities)
         for row in inspected:
             if rows.states[row].needs_proposals:
                 self._choose(row, tokens, log_probabilities)

@@ -71,6 +71,9 @@ class Rows:
         self.inspected_from = np.full(slots, NEVER, np.int32)
         """Tokens that a row without a beam has when it is first looked at by itself after a
         step."""
+        self.is_special = np.zeros(slots, np.bool_)
+        """Rows that sample, or are looked at by themselves."""
+        self.num_special = 0
         self.samples = np.zeros(slots, np.bool_)
         """Rows that sample among the top tokens of the graph."""
         self.samples_all = np.zeros(slots, np.bool_)
@@ -86,6 +89,7 @@ class Rows:
             self.forced_ends,
             self.has_no_beam,
             self.inspected_from,
+            self.is_special,
             self.samples,
             self.samples_all,
             self.random,
@@ -115,6 +119,9 @@ class Rows:
                 self.has_no_beam[row] = True
                 self.num_without_beam += 1
                 self.inspected_from[row] = inspected_from
+            if inspected_from != NEVER or options.sampling:
+                self.is_special[row] = True
+                self.num_special += 1
             if options.sampling:
                 self._start_sampling(row)
             if options.may_suppress:
@@ -149,6 +156,7 @@ class Rows:
         self._top_tokens.pop(row, None)
         self.num_without_beam -= int(self.has_no_beam[row])
         self.num_forced_ends -= int(self.forced_ends[row] >= 0)
+        self.num_special -= int(self.is_special[row])
         self._clear_flags(row)
         state = self.states.pop(row, None)
         if state is not None:
@@ -158,7 +166,7 @@ class Rows:
     def _clear_flags(self, row: int) -> None:
         self.has_no_beam[row] = False
         self.inspected_from[row] = NEVER
-        self.samples[row] = self.samples_all[row] = False
+        self.is_special[row] = self.samples[row] = self.samples_all[row] = False
         self.forced_ends[row] = -1
 
     def branch(self, sources: Array, targets: Array, length: int) -> None:

@@ -44,10 +44,11 @@ class FairQueue:
         self._turns = {priority: Turns() for priority in Priority}
         self._normal_in_a_row = 0
         self._parts = {is_bulk: Waiting() for is_bulk in (False, True)}
+        self._length = 0
         self._owners: dict[_Owner, Waiting] = {}
 
     def __len__(self) -> int:
-        return sum(part.requests for part in self._parts.values())
+        return self._length
 
     def __iter__(self) -> Iterator[Request]:
         """Yields the waiting requests, the next one first."""
@@ -119,6 +120,7 @@ class FairQueue:
 
     def _count(self, request: Request, sign: int) -> None:
         spec, owner = request.spec, _owner(request.spec)
+        self._length += sign
         if owner not in self._owners:
             self._owners[owner] = Waiting()
         own = self._owners[owner]

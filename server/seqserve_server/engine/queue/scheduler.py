@@ -54,7 +54,7 @@ class Scheduler(RequestQueue):
     @property
     def has_to_encode(self) -> bool:
         """Whether requests wait, and none of them has been encoded ahead."""
-        return bool(self._queue.rows) and not self._tokens_ahead
+        return bool(self._queue) and not self._tokens_ahead
 
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""
