@@ -51,8 +51,12 @@ class BeamBatch:
         is_longest = lengths >= self._rows.max_lengths[beams[:, 0]]
         continuations = self._continuations(beams, is_longest)
         is_end = self._ends(continuations, lengths, is_longest)
+        ended, places = is_end[:, : self._size].nonzero()
+        of_ended = (part[ended, places].tolist() for part in continuations)
+        for index, place, *one in zip(ended.tolist(), places.tolist(), *of_ended, strict=True):
+            searches[index].add(*one, is_top=place == 0)
         # Few searches have a hypothesis that ends, as a rule, and most steps have none.
-        ending: list[int] = np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist()
+        ending = set(ended.tolist())
         if ending:
             columns = select_next(is_end, ending, self._size)
             chosen = continuations.at(columns)
@@ -63,9 +67,6 @@ class BeamBatch:
             has_end = index in ending
             if not (has_end or search.may_be_over):
                 continue
-            if has_end:
-                for column in is_end[index, : self._size].nonzero()[0].tolist():
-                    search.add(continuations.one(index, column), is_top=column == 0)
             totals = chosen.totals[index]
             if has_end and search.options.early_stopping:
                 # In CTranslate2 ended ones stay where too few others are left.

@@ -11,7 +11,6 @@ import numpy as np
 
 from seqserve_server.contract.events import Finished, TopTokens
 from seqserve_server.engine.decoding.beam_step import (
-    Continuation,
     Continuations,
     continue_with,
     rank,
@@ -87,9 +86,10 @@ class BeamSearch:
         """Returns whether tokens are a whole hypothesis."""
         return self._is_improbable or self.constraints.end(token_ids) is not None
 
-    def add(self, continuation: Continuation, is_top: bool) -> None:
+    def add(
+        self, beam: int, token: int, log_probability: float, score: float, *, is_top: bool
+    ) -> None:
         """Adds a beam whose hypothesis a token has ended."""
-        beam, token, log_probability, score = continuation
         if self._is_improbable or score == -math.inf:
             return
         self._num_finished += 1

@@ -5,6 +5,7 @@ G searches keep B beams each, best first at every step.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -15,10 +16,6 @@ from seqserve_server.engine.step import MASKED_LOGIT
 
 # A lower total means that a token is suppressed, or that the beam it continues does not count.
 _MIN_TOTAL = float(MASKED_LOGIT) / 2
-
-
-Continuation = tuple[int, int, float, float]
-"""One of :class:`Continuations`: beam, token, its log-probability, and the new total."""
 
 
 class Continuations(NamedTuple):
@@ -42,11 +39,6 @@ class Continuations(NamedTuple):
     def first(self, count: int) -> Continuations:
         """Returns the first of each search, ``[G, count]``."""
         return Continuations(*(array[:, :count] for array in self))
-
-    def one(self, search: int, column: int) -> Continuation:
-        """Returns one continuation of a search."""
-        beam, token, log_probability, total = (array.item(search, column) for array in self)
-        return beam, token, log_probability, total
 
     def put(self, search: int, others: Continuations) -> None:
         """Replaces the continuations of a search by as many, ``[1, M]``, or fewer."""
@@ -96,7 +88,7 @@ def continue_with(scores: Array, token: int, log_probability: float) -> Continua
     return Continuations(beams[None], tokens[None], log_probabilities[None], totals[None])
 
 
-def select_next(is_end: Array, ending: list[int], beams: int) -> Array:
+def select_next(is_end: Array, ending: Iterable[int], beams: int) -> Array:
     """Selects the columns ``[G, B]`` that go on: the first ones, ended ones replaced by later ones.
 
     ``is_end`` is ``[G, N]``, N at least ``beams``; ``ending`` are the searches with an end among
