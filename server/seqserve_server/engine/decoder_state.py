@@ -48,8 +48,9 @@ class SelfAttentionCache:
         """Copies rows over other rows, none of them among the sources."""
         # One by one: rows differ in where they begin to differ, and most do so near their end.
         pairs = (sources, targets, begins, ends)
+        layers = self.layers
         for source, target, begin, end in zip(*(each.tolist() for each in pairs), strict=True):
-            self.copy(source, target, begin, end)
+            layers[:, target, :, begin:end] = layers[:, source, :, begin:end]
 
     def clear(self, length: int) -> None:
         """Empties all rows, none of which has read more than ``length`` tokens."""
@@ -112,12 +113,15 @@ class CrossAttentionCache:
 
     def join(self, row: int | list[int], cross_kv: CrossKV, index: int) -> None:
         """Copies a newly encoded source into a row, or into several."""
+        first, *others = [row] if isinstance(row, int) else row
         length = cross_kv.length(index)
         for cache, packed in zip(self.layers, cross_kv.packed, strict=True):
             entries = cross_kv.of_source(packed, index).reshape(length, self._heads, -1)
-            cache[row, :, :length] = entries.swapaxes(0, 1)
+            cache[first, :, :length] = entries.swapaxes(0, 1)
         for cache, last in zip(self.last_layers, cross_kv.last, strict=True):
-            cache[row] = last[index]
+            cache[first] = last[index]
+        for other in others:
+            self.copy(first, other, length)
 
     def flush(self) -> None:
         """Does what :meth:`join` has put off; called before a step."""
