@@ -22,7 +22,7 @@ from seqserve.documents.xml_text import Table
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
 _VOID |= {"track", "wbr"}
 _CODE = {"code", "kbd", "math", "plaintext", "pre", "samp", "var", "xmp"}
-_DATA = {"iframe", "noembed", "noframes", "script", "style", "template"}
+_DATA = {"iframe", "noembed", "noframes", "script", "style"}
 _UNREAD = {"noscript", "svg", "textarea"}
 # Why what is within an element stays. Nobody sees data, so it is not reported.
 _NOT_TEXT = {
@@ -51,7 +51,7 @@ def parse(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     stay as they are, as do ``code``, ``pre``, ``script`` and the like. Source: the attribute of
     HTML, https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
     """
-    return passages(_pieces("".join(lines), _SYNTAX, languages), _SYNTAX)
+    return passages(_pieces("".join(lines), SYNTAX, languages), SYNTAX)
 
 
 def parse_xhtml(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
@@ -176,6 +176,8 @@ def _reasons_at_tags(root: Node, languages: Languages) -> dict[tuple[int, int], 
         node, why = open_nodes.pop()
         for child in node.children:
             if not isinstance(child, Element):
+                # The content of a template is in a node that is no element.
+                open_nodes.append((child, why))
                 continue
             inner = _why(child.tag, child.attr, why, languages)
             if place := child.position:
@@ -230,7 +232,7 @@ def tag_piece(raw: str) -> Piece:
         return Piece(Kind.EMPTY, raw)
     name = tag[2].lower()
     why = _NOT_TEXT.get(name) or ("marked" if _MARKED.search(raw) else "")
-    _, texts = ("", ()) if tag[1] or why == "marked" else read_tag(raw, _SYNTAX, UNKNOWN)
+    _, texts = ("", ()) if tag[1] or why == "marked" else read_tag(raw, SYNTAX, UNKNOWN)
     if name in _INLINE_VOID or (tag[3] and name in _INLINE):
         return Piece(Kind.EMPTY, raw, name, parts=texts)
     if name in _INLINE or (why and name not in _VOID):
@@ -249,7 +251,7 @@ def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Rol
     return Role.PROTECTED if node.name in _KEPT_INLINE else Role(why)
 
 
-_SYNTAX = Syntax(read=html.unescape, write=_escaped, has_menus=True)
+SYNTAX = Syntax(read=html.unescape, write=_escaped, has_menus=True)
 _XHTML = Table(
     roles={
         **dict.fromkeys(_INLINE, Role.INLINE),
@@ -259,5 +261,5 @@ _XHTML = Table(
     },
     other=Role.STRUCTURE,
     is_text=True,
-    syntax=_SYNTAX._replace(write=escaped),
+    syntax=SYNTAX._replace(write=escaped),
 )

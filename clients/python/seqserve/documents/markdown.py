@@ -108,7 +108,7 @@ def _parts(source: str) -> Iterator[str | Passage]:
                 title = _Text(source[first:last], [0], [first], last)
                 yield from _of_text(source, title, parent, references)
                 end = places[token.map[0]] = last
-        elif token.type in _COPIED or token.type == "html_block":
+        elif token.type in _COPIED or token.type in ("html_block", "component"):
             yield from _gap(source[end:begin])
             yield from _block(source[begin:last], token)
             end = last
@@ -123,7 +123,9 @@ def _gap(between: str) -> Iterator[str | Passage]:
 
 
 def _block(raw: str, token: Token) -> Iterator[str | Passage]:
-    if token.type != "html_block":
+    if token.type == "component":
+        yield from passages([html.tag_piece(raw)], html.SYNTAX)
+    elif token.type != "html_block":
         yield Passage(line=0, source=raw, copied=_COPIED[token.type])
     elif [*map(str.strip, raw.splitlines())] == [*map(str.strip, token.content.splitlines())]:
         yield from html.parse([raw])

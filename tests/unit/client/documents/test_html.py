@@ -115,6 +115,14 @@ def test_any_markup_is_kept_to_the_byte(html: str) -> None:
     passages_of(Format.HTML, html)
 
 
+def test_what_a_template_has_is_read_as_elsewhere() -> None:
+    html = (
+        "<p>a</p><template><script>no</script><h2>b</h2><i translate='no'>no</i><p>c</template>d"
+        "<table><template><tr><td>e<td lang=fr>no</table>"
+    )
+    assert sent(passages_of(Format.HTML, f"<html lang=en>{html}")) == ["a", "b", "c", "d", "e"]
+
+
 def test_what_stays_is_named_with_its_reason() -> None:
     document = (
         "<p>Hi.</p><pre>a &amp; b</pre><svg><text>Sun</text></svg><textarea>Write</textarea>"

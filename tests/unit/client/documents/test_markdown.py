@@ -41,6 +41,29 @@ def with_word(markdown: str, text: str, translation: str) -> str:
             "see https://x.y/a_b?c=d&amp;e (www.x.y). **http://x.y/(z)**, c",
             "SEE https://x.y/a_b?c=d&amp;e (www.x.y). **http://x.y/(z)**, C",
         ),
+        # Addresses with shortcodes.
+        (
+            'a [b *c*]({{< ref "d e.md" >}}) f [g]({% link h i %}) [j](/k/{{ l }}/m "n")',
+            'A [B *C*]({{< ref "d e.md" >}}) F [G]({% link h i %}) [J](/k/{{ l }}/m "n")',
+        ),
+        ('a ![b]({{< c "d" >}}) e', 'A ![b]({{< c "d" >}}) E'),
+        # Code in shortcodes.
+        (
+            "a\n{% highlight c %}\nb\n\n# c\n{% endhighlight %}\nd",
+            "A\n{% highlight c %}\nb\n\n# c\n{% endhighlight %}\nD",
+        ),
+        ("{{< highlight c >}}\nb\n{{< /highlight >}}\n",) * 2,
+        ("{% highlight c %}\nb\n", "{% highlight c %}\nB\n"),
+        # Expressions in tags.
+        ("<img src={a('b')} alt=\"c\" />", "<img src={a('b')} alt=\"C\" />"),
+        (
+            "a <b className={c}>d</b> <E f={{g: 'h'}} i={() => j}>k</E> l",
+            "A <b className={c}>D</b> <E f={{g: 'h'}} i={() => j}>K</E> L",
+        ),
+        (
+            "<Card\n  title=\"a b\"\n  icon={<C />}\n>\nd\n</Card>",
+            "<Card\n  title=\"A B\"\n  icon={<C />}\n>\nD\n</Card>",
+        ),
         ("to ann.lee+b@mail.x.org, or @bob", "TO ann.lee+b@mail.x.org, OR @BOB"),
         # What is at a place behind what is kept stays behind it, with its white space.
         ("https://x.y/a_b {.c}, d", "https://x.y/a_b {.c}, D"),
