@@ -61,8 +61,8 @@ def with_word(markdown: str, text: str, translation: str) -> str:
             "A <b className={c}>D</b> <E f={{g: 'h'}} i={() => j}>K</E> L",
         ),
         (
-            "<Card\n  title=\"a b\"\n  icon={<C />}\n>\nd\n</Card>",
-            "<Card\n  title=\"A B\"\n  icon={<C />}\n>\nD\n</Card>",
+            '<Card\n  title="a b"\n  icon={<C />}\n>\nd\n</Card>',
+            '<Card\n  title="A B"\n  icon={<C />}\n>\nD\n</Card>',
         ),
         ("to ann.lee+b@mail.x.org, or @bob", "TO ann.lee+b@mail.x.org, OR @BOB"),
         # What is at a place behind what is kept stays behind it, with its white space.
