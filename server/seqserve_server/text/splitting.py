@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from seqserve_server.contract.options import SegmentationMode
@@ -64,11 +64,24 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
             sentences = sentences[: len(settled or ends)]
             sentences = sentences or [piece[: _border(piece, len(piece))]]
         spans = []
-        for sentence in sentences:
-            if span := _stripped(sentence, begin + first):
+        for item in chain.from_iterable(map(_items, sentences)):
+            if span := _stripped(item, begin + first):
                 spans.append(span)
-            first += len(sentence)
+            first += len(item)
         yield spans
+
+
+# What is between items, or before one; few models have learnt these signs.
+_SIGN = re.compile(r"(?<!\S)[|¦•·∙⋅›❯▸▶]+(?!\S)|\A\s*[-–—*#>©]+(?=\s)")
+
+
+def _items(sentence: str) -> Iterator[str]:
+    """Yields the items of a sentence and the signs between them: ``Home | Shop``, ``• a cup``."""
+    begin = 0
+    for sign in _SIGN.finditer(sentence):
+        yield from (sentence[begin : sign.start()], sign[0])
+        begin = sign.end()
+    yield sentence[begin:]
 
 
 def _stripped(text: str, begin: int) -> Span | None:

@@ -66,6 +66,21 @@ def test_sentences(language: str, marked: str) -> None:
     assert divided(text, "sentences", language) == marked.replace("| ", "|")
 
 
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("Home | Our shop · Toys", ["Home", "|", "Our shop", "·", "Toys"]),
+        ("• Buy milk. It rains.", ["•", "Buy milk.", "It rains."]),
+        ("- Are you here? - Yes.", ["-", "Are you here?", "-", "Yes."]),
+        ("a|b, -5 and 3 - 2", ["a|b, -5 and 3 - 2"]),
+        ("| | a", ["|", "|", "a"]),
+    ],
+)
+def test_signs_divide_items(text: str, items: list[str]) -> None:
+    parts = chain.from_iterable(split(text, Segmentation(SegmentationMode.SENTENCES)))
+    assert [text[slice(*span)] for span in parts] == items
+
+
 def test_a_line_break_ends_a_sentence() -> None:
     assert divided("It is\nlate. Go\r\nhome.", "sentences") == "It is|late.|Go|home."
 
