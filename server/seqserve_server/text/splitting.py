@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import NamedTuple
 
 from seqserve_server.contract.options import SegmentationMode
@@ -56,7 +56,7 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
     first = 0
     while first < len(line):
         piece = line[first : first + _PIECE_CHARACTERS]
-        sentences = segment(language, piece)
+        sentences = [each for item in _items(piece) for each in segment(language, item)]
         if first + len(piece) < len(line):
             # What follows the piece may change the last ones.
             ends = list(accumulate(map(len, sentences[:-1])))
@@ -64,10 +64,10 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
             sentences = sentences[: len(settled or ends)]
             sentences = sentences or [piece[: _border(piece, len(piece))]]
         spans = []
-        for item in chain.from_iterable(map(_items, sentences)):
-            if span := _stripped(item, begin + first):
+        for sentence in sentences:
+            if span := _stripped(sentence, begin + first):
                 spans.append(span)
-            first += len(item)
+            first += len(sentence)
         yield spans
 
 
@@ -75,13 +75,13 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
 _SIGN = re.compile(r"(?<!\S)[|¦•·∙⋅›❯▸▶]+(?!\S)|\A\s*[-–—*#>©]+(?=\s)")
 
 
-def _items(sentence: str) -> Iterator[str]:
-    """Yields the items of a sentence and the signs between them: ``Home | Shop``, ``• a cup``."""
+def _items(line: str) -> Iterator[str]:
+    """Yields the items of a line and the signs between them: ``Home | Shop``, ``• a cup``."""
     begin = 0
-    for sign in _SIGN.finditer(sentence):
-        yield from (sentence[begin : sign.start()], sign[0])
+    for sign in _SIGN.finditer(line):
+        yield from filter(None, (line[begin : sign.start()], sign[0]))
         begin = sign.end()
-    yield sentence[begin:]
+    yield line[begin:]
 
 
 def _stripped(text: str, begin: int) -> Span | None:
