@@ -118,11 +118,31 @@ def differences(
             written.left = [each for each in written.left if each.digits]
     if not (read.left or written.left):
         is_ordered = is_known(source_language) and is_known(target_language)
-        return _swapped(pairs, source, target, is_ordered=is_ordered)
+        swapped = _swapped(pairs, source, target, is_ordered=is_ordered)
+        return swapped or _in_other_units(pairs, source.lower(), target.lower())
     if len(read.left) == len(written.left):
         return [*map(Difference, read.left, written.left)]
     lost = [Difference(each, None) for each in read.left]
     return lost + [Difference(None, each) for each in written.left]
+
+
+def _in_other_units(
+    pairs: Sequence[tuple[Quantity, Quantity]], source: str, target: str
+) -> list[Difference]:
+    """Finds equal numbers that count something else: 80 %, 80 minutes."""
+    found = []
+    for one, other in sorted(pairs)[:_MOST_COMPARED]:
+        own, others = _counted(one, source), _counted(other, target)
+        # Of two equal numbers nothing tells which is which.
+        equal = re.findall(rf"(?<!\d){one.digits}(?!\d)", f"{source} {target}")
+        if own and others and own.isdisjoint(others) and len(equal) <= 2:
+            found.append(Difference(one, other))
+    return found
+
+
+def _counted(quantity: Quantity, text: str) -> set[tuple[str, Decimal]]:
+    counted = {(each.kind, each.size) for each in measures(quantity, text)}
+    return counted | ({("money", Decimal(0))} if quantity.kind == "money" else set())
 
 
 def _swapped(
@@ -131,7 +151,7 @@ def _swapped(
     """Finds quantities that have changed places.
 
     Two of one kind come in the order of the source, between languages whose order is alike, unless
-    each keeps the word after it: 3 km in 36 minutes, in 36 Minuten 3 km.
+    one keeps the initial of the word after it: 3 km in 36 minutes, in 36 Minuten 3 km.
     """
     found: dict[Quantity, Quantity] = {}
     for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):
@@ -139,8 +159,9 @@ def _swapped(
         if kinds[0] == kinds[1] and (written[0] == written[1] or "" in written):
             is_swapped = is_ordered and its.begin > others.begin and other.begin > one.end + 1
             if is_swapped and not kinds[0] and other.begin > one.end + _LONGEST_GAP:
-                initials = [_initial(source, each) for each in (one, other)]
-                is_swapped = initials != [_initial(target, each) for each in (its, others)]
+                words = [(_initial(source, one), _initial(target, its))]
+                words += [(_initial(source, other), _initial(target, others))]
+                is_swapped = not any(own == its_own != "" for own, its_own in words)
         else:
             is_swapped = kinds == written[::-1]
         if is_swapped and its.readings != others.readings:
@@ -223,7 +244,7 @@ def _pair_parts(side: Side, other: Side) -> None:
     for each in side.left[:]:
         text = side.text[each.begin : each.end]
         parts = re.findall(r"\d+", text)
-        if len(parts) < 2 or not all(map(str.isdecimal, parts)):
+        if len(parts) < 2 or "," in text or not all(map(str.isdecimal, parts)):
             continue
         found = []
         for part in map(Decimal, parts):
@@ -244,7 +265,10 @@ def _pair_converted(side: Side, other: Side) -> None:
         others = (one for one in other.left if _is_equal(own, measures(one, texts[1])))
         if found := next(others, None):
             other.left.remove(found)
-        elif not _is_equal(own, _measures_in_words(own, other, texts[1])):
+        elif _is_equal(own, _measures_in_words(own, side, texts[0])) or not _is_equal(
+            own, _measures_in_words(own, other, texts[1])
+        ):
+            # Of "a mile is 1,600 meters" the mile tells nothing of the meters.
             continue
         side.left.remove(each)
 
@@ -254,7 +278,9 @@ def _is_equal(measured: Sequence[Measure], others: Iterable[Measure]) -> bool:
 
 
 def _measures_in_words(own: Sequence[Measure], other: Side, text: str) -> Iterator[Measure]:
-    numbers = [each for each in other.words if isinstance(each, Decimal)]
+    numbers = {each for each in other.words if isinstance(each, Decimal)}
+    if "a" in other.words:
+        numbers.add(Decimal(1))
     for kind in {each.kind for each in own}:
         for size in sizes_in(text, kind):
             yield from (Measure(kind, size, number) for number in numbers)

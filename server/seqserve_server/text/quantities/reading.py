@@ -45,6 +45,8 @@ _TIME = re.compile(
 _DATE = re.compile(
     r"(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d{2})(?!\d)|\d{4}([/-])\d{1,2}\4\d{1,2}(?!\d)"
 )
+# A date without a year, in languages whose numbers have commas: 3.10.
+_DAY = re.compile(r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.(?!\d)")
 _HALF_OF_DAY = re.compile(r" ?([ap])(?:\. ?m\b|m\b)", re.IGNORECASE)
 _UNIT = re.compile(r" ?([%‰€$£¥]|[^\W\d_]{1,15})")
 _KINDS = {
@@ -88,9 +90,12 @@ def _numbers(text: str, language: str) -> Iterator[Quantity]:
     end = 0
     pattern = _NUMBER if language in POINT else _SPACED_NUMBER
     while match := pattern.search(text, end):
+        if " " in match[0] and _is_code(match[1] or "", ""):
+            # "das X300 649 Euro" is a code and a number.
+            match = _NUMBER.match(text, match.start()) or match
         letters, number, ending = match.groups(default="")
         begin, end = match.start(2), match.end()
-        if not letters and (date := _DATE.match(text, begin)) and _is_date(date):
+        if not letters and (date := _date(text, begin, language)):
             end = date.end()
             yield from _parts(text, begin, end, "day")
         elif not letters and (time := _TIME.match(text, begin)) and int(time[1]) <= 24:
@@ -104,8 +109,13 @@ def _numbers(text: str, language: str) -> Iterator[Quantity]:
             yield from _parts(text, begin, begin + len(number), "")
 
 
-def _is_date(match: re.Match[str]) -> bool:
-    return not match[1] or (max(int(match[1]), int(match[3])) <= 31 and "00" not in match.groups())
+def _date(text: str, begin: int, language: str) -> re.Match[str] | None:
+    date = _DATE.match(text, begin)
+    if date and (
+        not date[1] or (max(int(date[1]), int(date[3])) <= 31 and "00" not in date.groups())
+    ):
+        return date
+    return _DAY.match(text, begin) if language in COMMA else None
 
 
 def _is_code(letters: str, ending: str) -> bool:
@@ -284,5 +294,5 @@ def romans_in(text: str) -> Iterator[Decimal]:
             yield Decimal(sum(signed))
 
 
-_ROMAN = re.compile(r"(?<![^\W\d_])[IVXLCDM]{1,8}(?=(?:er?|ème|th)?(?![^\W\d_]))")
+_ROMAN = re.compile(r"(?<![^\W\d_]|°)(?<!° )[IVXLCDM]{1,8}(?=(?:er?|ème|th)?(?![^\W\d_]))")
 _ROMANS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}

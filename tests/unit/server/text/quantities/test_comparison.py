@@ -70,6 +70,14 @@ SAME = {
         ("on the 31st", "am einunddreißigsten"),
         ("30 pounds", "14 Kilo"),
         ("in the early '90s", "Anfang der 90er"),
+        ("an X200 at 499 and an X300 649", "ein X200 für 499 und ein X300 649 Euro"),
+        ("It lost 20,000 men in 3 days.", "Es verlor in 3 Tagen 20.000 Männer."),
+        ("400 mg every 6 hours", "alle 6 Stunden 400 mg"),
+        ("closed on May 1 and October 3", "geschlossen am 1.5. und 3.10."),
+        ("6 years, and now it is 6%", "sechs Jahre, und nun sind es 6 %"),
+        ("in 90 minutes", "in 1,5 Stunden"),
+        ("120 kilometers an hour", "120 Stundenkilometer"),
+        ("a 20% discount for 2 nights", "20-prozentiger Rabatt für 2 Nächte"),
     ],
     ("en", "fr"): [
         ("July 20th, 2019", "le 20 juillet 2019"),
@@ -246,6 +254,12 @@ def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[
         ("at 3:00 p.m.", "um halb drei", [("3:00", "")]),
         ("at 8:00", "um acht Uhr dreißig", [("8:00", "")]),
         ("30 kilometers", "eine halbe Stunde", [("30", "")]),
+        ("A year has 12 months.", "Ein Jahr hat Monate.", [("12", "")]),
+        ("100 °C or 212 °F", "°C oder 212 °F", [("100", "")]),
+        ("to 80% in 30 minutes", "in 30 Minuten auf 80 Minuten", [("80", "80")]),
+        ("$25 plus 2.9% of it", "25 $ plus 2,9 $", [("2.9", "2,9")]),
+        ("1 hour and 20 minutes", "1 Minute und 20 Minuten", [("1", "1")]),
+        ("5 km in 20 minutes", "5 Meter in 20 Minuten", [("5", "5")]),
     ],
 )
 def test_what_differs_is_found_in_both_texts(
