@@ -38,6 +38,8 @@ _NOT_PLACEHOLDERS = "|".join(
         r"(?<!\w)\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?(?!\w)",
         r"(?<!\w)[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}(?!\w)",
         r"(?<![^\W\d])(?:[A-Za-z]{1,4}³|[µμ][A-Za-z]{1,4})(?!\w)",
+        # A language as programs name it: en-US, but not ex-US.
+        r"(?<![\w-])(?!co|ex|re|un)[a-z]{2}-[A-Z]{2}(?![\w-])",
         # Codes: KX7-4492, MP3, COVID-19.
         r"(?<![\w-])[A-Z]+(?:\d|-\d)[A-Z\d]*(?:-[A-Z\d]+)*(?![\w-])",
         r"(?<!\w)\$[A-Za-z_]\w*|(?<![\w-])--[a-z][\w-]*\w",
@@ -50,7 +52,7 @@ _NOT_PLACEHOLDERS = "|".join(
 
 # What every placeholder has; most sentences have none of it.
 _SIGN = re.compile(
-    rf"[{{}}%$<@#`/\\_\[&\u20e3µμ³]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|-\d\dT|\w-\w{{4}}-|\(\)|\]\(|{_EMOJI}"
+    rf"[{{}}%$<@#`/\\_\[&\u20e3µμ³]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|-\d\dT|[a-z]-[A-Z]|\w-\w{{4}}-|\(\)|\]\(|{_EMOJI}"
 )
 
 

@@ -15,6 +15,7 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.token import Token
 
 from seqserve.documents import html
+from seqserve.documents.front_matter import parse_front_matter
 from seqserve.documents.inline import Kind, passages
 from seqserve.documents.markdown_blocks import block_parser, title_of
 from seqserve.documents.markdown_inline import ALONE, pieces
@@ -83,7 +84,7 @@ def _parts(source: str) -> Iterator[str | Passage]:
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
     if front:
-        yield Passage(line=1, source=front[0], copied="data")
+        yield from parse_front_matter(front[0])
     rows = [*_LINE.finditer(source, end)]
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [row.start() for row in rows]

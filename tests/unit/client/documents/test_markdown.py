@@ -13,6 +13,24 @@ from .marking import in_capitals, passages_of, sent, written
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
+@pytest.mark.parametrize(
+    ("target", "written_target"),
+    [
+        ("b: c", '"b: c"'),
+        ("[b] c", '"[b] c"'),
+        ('b "c" #', '"b \\"c\\" #"'),
+        ("b #1:2", '"b #1:2"'),
+    ],
+)
+def test_a_plain_field_is_quoted_where_it_would_mean_something(
+    target: str, written_target: str
+) -> None:
+    passages = passages_of(Format.MARKDOWN, "---\ntitle: a\n---\n")
+    assert (
+        written(passages, lambda _: Translation(target)) == f"---\ntitle: {written_target}\n---\n"
+    )
+
+
 def with_word(markdown: str, text: str, translation: str) -> str:
     """The document with this text translated; others stay."""
     passages = passages_of(Format.MARKDOWN, markdown)
@@ -82,8 +100,13 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ("::: tip My title\nSome *text*.\n:::\n", "::: tip MY TITLE\nSOME *TEXT*.\n:::\n"),
         (":::note[My title]{.a}\nText\n:::\n", ":::note[MY TITLE]{.a}\nTEXT\n:::\n"),
         ("/// note | My title\ntext\n///\n", "/// note | MY TITLE\nTEXT\n///\n"),
-        ("+++\ntitle = 'a'\n+++\nb\n", "+++\ntitle = 'a'\n+++\nB\n"),
-        ("---\ntitle: a\n---\nb\n", "---\ntitle: a\n---\nB\n"),
+        # Front matter: what a reader sees.
+        ("+++\ntitle = 'a'\nslug = 'a'\n+++\nb\n", "+++\ntitle = 'A'\nslug = 'a'\n+++\nB\n"),
+        ("---\ntitle: a\ntags: [a]\n---\nb\n", "---\ntitle: A\ntags: [a]\n---\nB\n"),
+        (
+            '---\ntitle: "a \\"b\\"" # c\n- text: \'it\'\'s\'\r\nalt: a: b\ntext: true\n---\n',
+            '---\ntitle: "A \\"B\\"" # c\n- text: \'IT’S\'\r\nalt: a: b\ntext: true\n---\n',
+        ),
         ("> [!NOTE]\n> some\n> text\n", "> [!NOTE]\n> SOME TEXT\n"),
         ("> [!tip]- Title\n> text\n", "> [!tip]- TITLE\n> TEXT\n"),
         ("$$\na = b\n$$\n\nso $a_1 = b$ is\n", "$$\na = b\n$$\n\nSO $a_1 = b$ IS\n"),
