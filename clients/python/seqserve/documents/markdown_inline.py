@@ -22,6 +22,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from seqserve.documents.html import tag_piece, with_whole_elements
 from seqserve.documents.inline import Kind, Piece
 from seqserve.documents.markdown_blocks import COMPONENT
+from seqserve.documents.syntax import Syntax
 from seqserve.words import ADDRESS
 
 # For some texts the parser takes quadratic time, so it gets as many characters, and of brackets, at
@@ -65,6 +66,12 @@ ALONE = re.compile(
     rf"(?:\s|{COMPONENT}|{_SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
 )
 """Matches a line that does not go on in the next one."""
+# Without markup or escapes of their own.
+_TEXTS = re.compile(
+    r"\A!\[(?P<alt>[^\[\]\\`*_~<&\n]+)(?=\])"
+    r"|(?<=\s)(?:\"(?P<double>[^\"\\&\n]+)\"|'(?P<single>[^'\\&\n]+)')(?=\)\Z)"
+)
+_IN_MARKUP = Syntax(str, lambda text: re.sub(r"[\[\]\\\"'`*<]", r"\\\g<0>", text))
 _LABEL = re.compile(r"\]\[([^\[\]\n]{1,200})\]")
 _Rule: TypeAlias = Callable[[StateInline, bool], bool]
 _Place: TypeAlias = tuple[int, int, Piece]
@@ -151,7 +158,8 @@ class _State(StateInline):
                 yield begin, end, tag_piece(raw)
             elif token.type == "span":
                 is_tag = raw.startswith("<")
-                yield begin, end, tag_piece(raw) if is_tag else Piece(token.meta["kind"], raw, "[[")
+                span = _with_texts(Piece(token.meta["kind"], raw, "[["))
+                yield begin, end, tag_piece(raw) if is_tag else span
             elif token.nesting and token.tag in _ELEMENTS and token.info != "auto":
                 kind = Kind.OPENING if token.nesting > 0 else Kind.CLOSING
                 written = None
@@ -160,10 +168,21 @@ class _State(StateInline):
                 elif token.type == "link_close" and raw in ("]", "][]"):
                     # Its text is the label of its address, which stays.
                     written = f"][{self.src[label:begin]}]"
-                yield begin, end, Piece(kind, raw, token.tag, written=written)
+                yield begin, end, _with_texts(Piece(kind, raw, token.tag, written=written))
             elif token.type in _POINTS and begin < end:
                 text = f"`{token.content}`" if token.type == "code_inline" else None
-                yield begin, end, Piece(_POINTS[token.type], raw, text=text)
+                yield begin, end, _with_texts(Piece(_POINTS[token.type], raw, text=text))
+
+
+def _with_texts(piece: Piece) -> Piece:
+    """Adds the texts of an image or of the end of a link: in place of the image, its title."""
+    parts, end = [], 0
+    for text in _TEXTS.finditer(piece.raw) if piece.kind in (Kind.EMPTY, Kind.CLOSING) else ():
+        begin, last = text.span(text.lastgroup or "")
+        parts += [Piece(Kind.BREAK, piece.raw[end:begin])]
+        parts += [Piece(Kind.TEXT, piece.raw[begin:last], syntax=_IN_MARKUP)]
+        end = last
+    return piece._replace(parts=(*parts, Piece(Kind.BREAK, piece.raw[end:]))) if parts else piece
 
 
 class _Rules(ParserInline):

@@ -84,7 +84,7 @@ def test_tags_follow_their_words(html: str, target: str, words: str, expected: s
         ("So *very* **good**\n", ["So very good"], "So *very* **good**\n"),
         ("**a *b* c**, d", ["a b c, d"], "**a *b* c**, d"),
         ("[Home](a) › [Shoes](b)", ["Home", "Shoes"], None),
-        ('See [the _a_](a.md "t") ![i](i.png) ~~b~~', ["See the a b"], None),
+        ('See [the _a_](a.md "t") ![i](i.png) ~~b~~', ["t", "i", "See the a b"], None),
         ("I have **3** cats", ["I have 3 cats"], None),
         ("# A **b**\n\n- [ ] c *d*\n", ["A b", "c d"], None),
         ("a * b * c, 2*3 and d", ["a * b * c, 2*3 and d"], r"a * b * c, 2\*3 and d"),

@@ -62,9 +62,15 @@ def with_word(markdown: str, text: str, translation: str) -> str:
         # Addresses with shortcodes.
         (
             'a [b *c*]({{< ref "d e.md" >}}) f [g]({% link h i %}) [j](/k/{{ l }}/m "n")',
-            'A [B *C*]({{< ref "d e.md" >}}) F [G]({% link h i %}) [J](/k/{{ l }}/m "n")',
+            'A [B *C*]({{< ref "d e.md" >}}) F [G]({% link h i %}) [J](/k/{{ l }}/m "N")',
         ),
-        ('a ![b]({{< c "d" >}}) e', 'A ![b]({{< c "d" >}}) E'),
+        ('a ![b]({{< c "d" >}}) e', 'A ![B]({{< c "d" >}}) E'),
+        # Texts of images, and titles of links.
+        (
+            "a ![b c](d.png \"e 'f'\") [g](h 'i') [![j](k)](l \"m\")",
+            "A ![B C](d.png \"E \\'F\\'\") [G](h 'I') [![J](k)](l \"M\")",
+        ),
+        ('![a](b)\n\n![](c "d")\n\n![`e`](f)', '![A](b)\n\n![](c "D")\n\n![`e`](f)'),
         # Code in shortcodes.
         (
             "a\n{% highlight c %}\nb\n\n# c\n{% endhighlight %}\nd",
@@ -85,7 +91,7 @@ def with_word(markdown: str, text: str, translation: str) -> str:
         ("to ann.lee+b@mail.x.org, or @bob", "TO ann.lee+b@mail.x.org, OR @BOB"),
         # What is at a place behind what is kept stays behind it, with its white space.
         ("https://x.y/a_b {.c}, d", "https://x.y/a_b {.c}, D"),
-        ("`a` \\[b `c` ![i](j)] d", "`a` \\[B `c` ![i](j)\\] D"),
+        ("`a` \\[b `c` ![i](j)] d", "`a` \\[B `c` ![I](j)\\] D"),
         # A note in the text of a link.
         ("a [[^1] b](u) c", "A [[^1] B](u) C"),
     ],
@@ -104,7 +110,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ("+++\ntitle = 'a'\nslug = 'a'\n+++\nb\n", "+++\ntitle = 'A'\nslug = 'a'\n+++\nB\n"),
         ("---\ntitle: a\ntags: [a]\n---\nb\n", "---\ntitle: A\ntags: [a]\n---\nB\n"),
         (
-            '---\ntitle: "a \\"b\\"" # c\n- text: \'it\'\'s\'\r\nalt: a: b\ntext: true\n---\n',
+            "---\ntitle: \"a \\\"b\\\"\" # c\n- text: 'it''s'\r\nalt: a: b\ntext: true\n---\n",
             '---\ntitle: "A \\"B\\"" # c\n- text: \'IT’S\'\r\nalt: a: b\ntext: true\n---\n',
         ),
         ("> [!NOTE]\n> some\n> text\n", "> [!NOTE]\n> SOME TEXT\n"),
