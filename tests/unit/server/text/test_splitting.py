@@ -16,6 +16,7 @@ RIGHT = {
         "J. R. R. Tolkien wrote it.| I read it at No. 5 Main St. yesterday.",
         "The U.S. economy grew by 2.5 percent.| Visit www.example.com.| Now!",
         "Wait...| What?| No!",
+        "Open Mon.–Fri., 9 a.m.–5 p.m.| See Sect. 4 on max. temp. values.",
     ],
     "de": [
         "Herr Dr. Müller kommt am 3. Oktober um 15.30 Uhr.| Das ist z. B. in Köln.",
