@@ -1,85 +1,16 @@
 """Compares the quantities of a text and of its translation, which may be in another unit."""
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from functools import cache
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqserve_server.text.quantities.reading import Quantity, Reading
 from seqserve_server.text.quantities.side import Side, is_time, times_of
+from seqserve_server.text.quantities.units import Measure, measures, sizes_in
 from seqserve_server.text.quantities.words import is_known
-
-_CLOSE = Decimal("0.06")
-"""How much of a number may be rounded away."""
-_CLOSE_DEGREES = Decimal(2)
-# A scale, or what tells more of the unit: million miles, US gallons.
-_WORD = re.compile(r"[ -]?[^\W\d_]{1,12}(?=[ -])")
-
-
-class Measure(NamedTuple):
-    """A number with its unit."""
-
-    kind: str
-    """Dimension of the unit, such as length."""
-    size: Decimal
-    """Size of the unit, in the first unit of its kind."""
-    number: Decimal
-
-    def equals(self, other: "Measure") -> bool:
-        """Returns whether another number is this one in another unit, perhaps rounded."""
-        if self.kind != other.kind or self.size == other.size:
-            return False
-        value, others = self._value, other._value
-        if (self.size / other.size).normalize().as_tuple().digits == (1,):
-            return value == others
-        if self.kind == "temperature":
-            return abs(value - others) <= _CLOSE_DEGREES
-        return abs(value - others) <= max(value, others) * _CLOSE
-
-    @property
-    def _value(self) -> Decimal:
-        if self.kind == "temperature":
-            return (self.number - 32) / Decimal("1.8") if self.size > 1 else self.number
-        return self.number * self.size
-
-
-@cache
-def _units() -> list[tuple[str, re.Pattern[str], list[Decimal]]]:
-    text = Path(__file__).with_name("units.toml").read_text(encoding="utf-8")
-    return [
-        (
-            kind,
-            re.compile("[ \u00a0\u202f-]?(?:" + "|".join(f"({name})" for name in units) + ")"),
-            [*units.values()],
-        )
-        for kind, units in tomllib.loads(text, parse_float=Decimal).items()
-    ]
-
-
-def measures(quantity: Quantity, text: str) -> Iterator[Measure]:
-    """Yields what a quantity of a text, in small letters, may be with the unit after it."""
-    word = _WORD.match(text, quantity.end)
-    places = [quantity.end, *([word.end()] if word else [])]
-    numbers = [each for each in quantity.readings if isinstance(each, Decimal)]
-    for kind, pattern, sizes in _units():
-        found = next((match for place in places if (match := pattern.match(text, place))), None)
-        if found:
-            size = Decimal(sizes[(found.lastindex or 1) - 1])
-            yield from (Measure(kind, size, number) for number in numbers)
-
-
-def sizes_in(text: str, kind: str) -> set[Decimal]:
-    """Returns the sizes of the units of a kind that a text, in small letters, has."""
-    for own, pattern, sizes in _units():
-        if own == kind:
-            found = pattern.finditer(text)
-            return {Decimal(sizes[(match.lastindex or 1) - 1]) for match in found}
-    return set()
 
 
 class Difference(NamedTuple):
@@ -129,15 +60,31 @@ def differences(
 def _in_other_units(
     pairs: Sequence[tuple[Quantity, Quantity]], source: str, target: str
 ) -> list[Difference]:
-    """Finds equal numbers that count something else: 80 %, 80 minutes."""
+    """Finds equal numbers that count something else, or lack a sign: 80 %, 80 minutes; -5, 5."""
     found = []
     for one, other in sorted(pairs)[:_MOST_COMPARED]:
         own, others = _counted(one, source), _counted(other, target)
         # Of two equal numbers nothing tells which is which.
         equal = re.findall(rf"(?<!\d){one.digits}(?!\d)", f"{source} {target}")
-        if own and others and own.isdisjoint(others) and len(equal) <= 2:
+        is_other = bool(own and others) and own.isdisjoint(others)
+        is_signed = _is_negative(one, source)
+        if is_signed != _is_negative(other, target):
+            is_other |= not _BELOW.search(target if is_signed else source)
+        if is_other and len(equal) <= 2:
             found.append(Difference(one, other))
     return found
+
+
+def _is_negative(quantity: Quantity, text: str) -> bool:
+    return _MINUS.search(text, max(0, quantity.begin - 7), quantity.begin) is not None
+
+
+# Not between two numbers.
+_MINUS = re.compile(r"(?:\A|[^\w\s)%°.,/-]|(?<![\d)%°])\s)[-−]\Z|\bminus \Z")
+_BELOW = re.compile(
+    r"[-−–] ?\d|minus|below|under|negativ|zero|unter|null"
+    r"|moins|sous|meno|sotto|bajo|abaixo|onder|poniżej"
+)
 
 
 def _counted(quantity: Quantity, text: str) -> set[tuple[str, Decimal]]:

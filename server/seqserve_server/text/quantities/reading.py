@@ -4,10 +4,10 @@ import re
 from bisect import bisect
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
+from unicodedata import numeric
 
-from seqserve_server.text.quantities.words import is_known, months, scale_at
+from seqserve_server.text.quantities.words import is_known, minutes_before, months, scale_at
 
 Reading: TypeAlias = Decimal | str
 """A number; or a code ("#kx7"), a month ("m7"), a time of the day ("t930", in minutes), an hour of
@@ -48,6 +48,8 @@ _DATE = re.compile(
 # A date without a year, in languages whose numbers have commas: 3.10.
 _DAY = re.compile(r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.(?!\d)")
 _HALF_OF_DAY = re.compile(r" ?([ap])(?:\. ?m\b|m\b)", re.IGNORECASE)
+# What adds to a whole number: 1½, 2 1/2, 2 and a half.
+_FRACTION = re.compile(r" ?([½¼¾⅓⅔])| ([1-9])/([2-9])(?![\d/])| (?:and a|und ein)( )hal[bf]")
 _UNIT = re.compile(r" ?([%‰€$£¥]|[^\W\d_]{1,15})")
 _KINDS = {
     **dict.fromkeys(["%", "percent", "prozent", "procent"], "percent"),
@@ -103,6 +105,13 @@ def _numbers(text: str, language: str) -> Iterator[Quantity]:
             yield _time(text, time, language)
         elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending):
             yield _code(match)
+        elif number.isdigit() and (fraction := _FRACTION.match(text, end)):
+            end = fraction.end()
+            value = {Decimal(number) + _part(fraction)}
+            yield Quantity(begin, end, frozenset(value), number, _kind_after(text, end))
+        elif number.isdigit() and (added := minutes_before(text, begin, language)):
+            times = {_minutes(hour, added) for hour in (int(number), int(number) + 12)}
+            yield Quantity(begin, end, frozenset(times), number, "time")
         elif number.isdigit() or _values(number, language):
             yield _number(text, begin, number, letters, ending, language)
         else:
@@ -116,6 +125,16 @@ def _date(text: str, begin: int, language: str) -> re.Match[str] | None:
     ):
         return date
     return _DAY.match(text, begin) if language in COMMA else None
+
+
+def _part(fraction: re.Match[str]) -> Decimal:
+    sign, part, whole, _ = fraction.groups()
+    if sign:
+        return Decimal(numeric(sign)).quantize(_PLACES)
+    return (Decimal(part) / Decimal(whole)).quantize(_PLACES) if part else Decimal("0.5")
+
+
+_PLACES = Decimal("0.01")
 
 
 def _is_code(letters: str, ending: str) -> bool:
@@ -279,20 +298,3 @@ def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quan
                 found.append(Quantity(begin, end, frozenset([f"m{match.lastindex}"]), "", "month"))
                 break
     return sorted(found)
-
-
-def romans_in(text: str) -> Iterator[Decimal]:
-    """Yields the values of Roman numerals."""
-    for match in _ROMAN.finditer(text):
-        values = [_ROMANS[letter] for letter in match[0]]
-        signed = (
-            -value if value < following else value for value, following in pairwise([*values, 0])
-        )
-        # "World War I", but not "when I".
-        before = text[: match.start()].rstrip()
-        if match[0] != "I" or before[before.rfind(" ") + 1 :].istitle():
-            yield Decimal(sum(signed))
-
-
-_ROMAN = re.compile(r"(?<![^\W\d_]|°)(?<!° )[IVXLCDM]{1,8}(?=(?:er?|ème|th)?(?![^\W\d_]))")
-_ROMANS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}

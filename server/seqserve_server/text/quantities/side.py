@@ -9,10 +9,15 @@ from seqserve_server.text.quantities.reading import (
     Quantity,
     Reading,
     quantities_in,
-    romans_in,
     squashed,
 )
-from seqserve_server.text.quantities.words import decimals_in, is_known, months, numbers_in
+from seqserve_server.text.quantities.words import (
+    decimals_in,
+    is_known,
+    months,
+    numbers_in,
+    romans_in,
+)
 
 _ARTICLE = re.compile(r"(?<!\w)[Aa]n?(?!\w)")
 _MOST_IN_WORDS = 10**15

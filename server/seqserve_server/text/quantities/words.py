@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Collection, Iterator
 from decimal import Decimal
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +54,16 @@ def date(language: str, day: str, month: int, year: str) -> str:
     form, end = _table()[language]["date"]
     written: str = (form + (end if year else "")).format(day=day, month=name, year=year)
     return written
+
+
+def minutes_before(text: str, hour: int, language: str) -> int:
+    """Returns the minutes that words before the place of an hour add to it: half past 7, halb 8."""
+    before = f" {text[max(0, hour - _LONGEST_CLOCK) : hour]}".lower()
+    clock = _table()[language].get("clock", {}) if is_known(language) else {}
+    return next((int(clock[each]) for each in clock if before.endswith(f" {each} ")), 0)
+
+
+_LONGEST_CLOCK = 14
 
 
 def numbers_in(text: str, language: str) -> Iterator[Decimal]:
@@ -171,3 +181,20 @@ def _numerals(language: str) -> _Numerals:
     words.sort(reverse=True)
     pattern = re.compile("|".join(f"({word})" for _, word, _ in words))
     return _Numerals(pattern, [Decimal(0), *(value for _, _, value in words)], join)
+
+
+def romans_in(text: str) -> Iterator[Decimal]:
+    """Yields the values of Roman numerals."""
+    for match in _ROMAN.finditer(text):
+        values = [_ROMANS[letter] for letter in match[0]]
+        signed = (
+            -value if value < following else value for value, following in pairwise([*values, 0])
+        )
+        # "World War I", but not "when I".
+        before = text[: match.start()].rstrip()
+        if match[0] != "I" or before[before.rfind(" ") + 1 :].istitle():
+            yield Decimal(sum(signed))
+
+
+_ROMAN = re.compile(r"(?<![^\W\d_]|°)(?<!° )[IVXLCDM]{1,8}(?=(?:er?|ème|th)?(?![^\W\d_]))")
+_ROMANS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
