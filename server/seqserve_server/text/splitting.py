@@ -71,16 +71,20 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
         yield spans
 
 
-# What is between items, or before one; few models have learnt these signs.
-_SIGN = re.compile(r"(?<!\S)[|¦•·∙⋅›❯▸▶]+(?!\S)|\A\s*[-–—*#>©]+(?=\s)")
+# What is between items, or before one; few models have learnt these signs. Not within code.
+_SIGN = re.compile(
+    r"\{[^{}]{0,200}\}|`[^`]{0,200}`"
+    r"|(?P<sign>(?<!\S)[|¦•·∙⋅›❯▸▶]+(?!\S)|\A\s*[-–—*#>©]+(?=\s))"
+)
 
 
 def _items(line: str) -> Iterator[str]:
     """Yields the items of a line and the signs between them: ``Home | Shop``, ``• a cup``."""
     begin = 0
     for sign in _SIGN.finditer(line):
-        yield from filter(None, (line[begin : sign.start()], sign[0]))
-        begin = sign.end()
+        if sign["sign"]:
+            yield from filter(None, (line[begin : sign.start()], sign[0]))
+            begin = sign.end()
     yield line[begin:]
 
 

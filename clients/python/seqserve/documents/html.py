@@ -10,7 +10,13 @@ from itertools import groupby, pairwise
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
-from seqserve.documents.attributes import UNKNOWN, Languages, read_tag
+from seqserve.documents.attributes import (
+    TEMPLATE,
+    UNKNOWN,
+    Languages,
+    read_tag,
+    without_templates,
+)
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
@@ -73,11 +79,12 @@ def parse_xhtml(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passag
 
 def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
     line_begins = [0, *(end.end() for end in _LINE_END.finditer(source))]
-    root = _tree(source)
+    plain = without_templates(source)
+    root = _tree(plain)
     page = root.find("html")
     languages = languages.or_of((page and page.attr("lang")) or "")
     reasons = _reasons_at_tags(root, languages)
-    plain = _without_foreign(source, root, line_begins)
+    plain = _without_foreign(plain, root, line_begins)
     tokens = [*tokenize(plain, resolve_references=False)]
     places = [line_begins[token.line - 1] + token.col for token in tokens]
     # An unfinished tag at the end has no token.
@@ -92,7 +99,8 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
             raw, texts = read_tag(raw, syntax, languages, is_text=not why)
         if kind is Kind.TEXT and before:
             kind, told = Kind.BREAK, before if before != "data" else ""
-        pieces.append(Piece(kind, raw, token.tag or "", told, parts=texts))
+        piece = Piece(kind, raw, token.tag or "", told, parts=texts)
+        pieces += _text_pieces(piece) if kind is Kind.TEXT else [piece]
         before = why
     # A text and the character references within it are one, also where it stays.
     joined: list[Piece] = []
@@ -105,6 +113,15 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
         else:
             joined += run
     return joined
+
+
+def _text_pieces(text: Piece) -> Iterator[Piece]:
+    end = 0
+    for template in TEMPLATE.finditer(text.raw):
+        yield text._replace(raw=text.raw[end : template.start()])
+        yield Piece(Kind.PLACEHOLDER, template[0], text=template[0])
+        end = template.end()
+    yield text._replace(raw=text.raw[end:])
 
 
 def with_whole_elements(pieces: Iterable[Piece]) -> Iterator[Piece]:

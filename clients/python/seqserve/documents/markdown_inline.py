@@ -22,7 +22,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from seqserve.documents.html import tag_piece, with_whole_elements
 from seqserve.documents.inline import Kind, Piece
 from seqserve.documents.markdown_blocks import COMPONENT
-from seqserve.documents.syntax import Syntax
+from seqserve.documents.syntax import SHORTCODE, Syntax, enclosed
 from seqserve.words import ADDRESS
 
 # For some texts the parser takes quadratic time, so it gets as many characters, and of brackets, at
@@ -31,19 +31,12 @@ _MOST_AT_ONCE = 4000
 _BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
 
 
-def _enclosed(begin: str, marks: str, end: str) -> str:
-    # From ``begin`` to the last of the marks and ``end``, over few marks: in linear time.
-    others = rf"[^\n{marks}]{{0,500}}+"
-    return rf"{begin}{others}(?:[{marks}](?!{end}){others}){{0,8}}+{re.escape(marks[-1])}{end}"
-
-
-_SHORTCODE = "|".join([_enclosed(r"\{\{", "{}", r"\}"), _enclosed(r"\{%", "%", r"\}")])
-_COMMENT = "|".join([_enclosed(r"\{#", "#", r"\}"), _enclosed(r"\{/\*", "*", r"/\}")])
+_COMMENT = "|".join([enclosed(r"\{#", "#", r"\}"), enclosed(r"\{/\*", "*", r"/\}")])
 _ATTRIBUTES = rf"\{{(?::|[#.][\w-]|[\w-]+=)[^{{}}\n]{{0,500}}\}}|{_COMMENT}"
 # An address in a link that has shortcodes, which have spaces.
 _ADDRESS = (
     r"\]\((?=[^()\s{}]{0,500}\{)"
-    rf"(?:[^()\s{{}}]|{_SHORTCODE}){{1,500}}+[^()\n]{{0,500}}\)"
+    rf"(?:[^()\s{{}}]|{SHORTCODE}){{1,500}}+[^()\n]{{0,500}}\)"
 )
 _ALERT = r"\[![A-Za-z]+\][-+]?"
 _SNIPPET = r"-+8<-+[^\n]*+"
@@ -54,7 +47,7 @@ _SPANS = {
     Kind.EMPTY: rf"!\[[^\[\]\n]{{0,500}}{_ADDRESS}|{_ATTRIBUTES}"
     r"|\[\^[^\]\n]{1,200}\]|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])",
     # Expressions and roles in braces; keys of a keyboard, pages of a wiki.
-    Kind.PLACEHOLDER: rf"{ADDRESS}|{_SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
+    Kind.PLACEHOLDER: rf"{ADDRESS}|{SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
     r"|(?<!\w)\+\+[\w\"][^+\n]{0,40}(?:\+[^+\n]{1,40}){0,4}\+\+(?!\w)"
     r"|\[\[[^\[\]|\n]{1,500}\]\]",
     # A page of a wiki that has another name in the text, and a text with attributes.
@@ -63,7 +56,7 @@ _SPANS = {
 }
 _SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)
 ALONE = re.compile(
-    rf"(?:\s|{COMPONENT}|{_SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
+    rf"(?:\s|{COMPONENT}|{SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
 )
 """Matches a line that does not go on in the next one."""
 # Without markup or escapes of their own.

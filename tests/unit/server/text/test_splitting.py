@@ -75,6 +75,7 @@ def test_sentences(language: str, marked: str) -> None:
         ("- Are you here? I am.", ["-", "Are you here?", "I am."]),
         ("a|b, -5 and 3 - 2", ["a|b, -5 and 3 - 2"]),
         ("| | a", ["|", "|", "a"]),
+        ("a {{ b | c }} or `d | e` | f", ["a {{ b | c }} or `d | e`", "|", "f"]),
     ],
 )
 def test_signs_divide_items(text: str, items: list[str]) -> None:
