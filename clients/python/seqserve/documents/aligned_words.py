@@ -42,10 +42,10 @@ def with_copied(
     """
     repeated: defaultdict[str, deque[int]] = defaultdict(deque)
     for unit in _UNIT.finditer(translation.text):
-        repeated[unit[0].lower()].append(unit.start())
+        repeated[unit[0]].append(unit.start())
     links, cuts = translation.alignment, []
     for unit in _UNIT.finditer(source):
-        at = repeated[unit[0].lower()].popleft() if repeated[unit[0].lower()] else None
+        at = repeated[unit[0]].popleft() if repeated[unit[0]] else None
         inner = sorted({each for each in edges if unit.start() < each < unit.end()})
         if at is None or not inner:
             continue

@@ -186,12 +186,21 @@ def _of_text(
 def _in_source(parts: Iterable[Passage], source: str, text: _Text, begin: int) -> Iterator[Passage]:
     """Yields passages of a text as the document has them, with what is between its lines."""
     for part in parts:
-        middle = begin + len(part.before)
+        is_same = text.text.startswith(part.before, begin)
+        middle = begin + len(part.before) if is_same else _source_place(part, text.text, begin)
         end = middle + len(part.source)
         first, at, last = map(text.place, (begin, middle, end))
         inner = partial(_in_source, source=source, text=text, begin=middle)
-        yield part.changed(inner, before=source[first:at], source=source[at:last])
+        before = source[first:at] if is_same else part.before
+        yield part.changed(inner, before=before, source=source[at:last])
         begin = end
+
+
+def _source_place(part: Passage, text: str, begin: int) -> int:
+    """Finds a part behind a tag whose texts are translated: the tag ends as it did."""
+    mark = part.before[-2:]
+    places = (at for at in range(begin, len(text) + 1) if text.startswith(part.source, at))
+    return next((at for at in places if text.endswith(mark, begin, at)), begin)
 
 
 def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:

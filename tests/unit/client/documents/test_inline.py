@@ -51,7 +51,7 @@ def test_raised_numbers_are_no_part_of_the_word_before_them() -> None:
         ("<b>a</b> b <i>c & d</i>", "A", "a", "<b>A</b> <i>c &amp; d</i>"),
         # Parts of words that are repeated.
         ("H<sub>2</sub>O is wet", "Nass ist H2O", "wet is H2O", "Nass ist H<sub>2</sub>O"),
-        ("an <i><b>i</b>Pad</i> a", "A IPad", "a iPad", "A <i><b>I</b>Pad</i>"),
+        ("an <i><b>i</b>Pad</i> a", "A iPad", "a iPad", "A <i><b>i</b>Pad</i>"),
         ("CO<u>2</u> or CO<i>2</i>", "CO2, CO2", "CO2 or CO2", "CO<u>2</u>, CO<i>2</i>"),
         ("<b>un</b>safe or safe", "safe", "safe", "<b>safe</b>"),
         # One run of words, the shortest that has most of them.
