@@ -24,7 +24,9 @@ _CODE = re.compile(
     r"|export\s+(?:default|const|let|var|function|class|async)\b"
 )
 # Code in a shortcode.
-_CODE_BEGIN = re.compile(r"\{[{%][<%]?[-\s]*(code|comment|highlight|katex|math|mermaid|plantuml)\b")
+_OF_CODE = "(code|comment|highlight|katex|math|mermaid|plantuml)"
+_CODE_BEGIN = re.compile(rf"\{{[{{%][<%]?[-\s]*{_OF_CODE}\b")
+_CODE_END = re.compile(rf"\{{[{{%][<%]?[-\s]*(?:/[-\s]*|end){_OF_CODE}\b[^\n]*(?:\n|\Z)")
 _VALUE = r"\"[^\"]{0,500}\"|'[^']{0,500}'|\{(?:[^{}]|\{[^{}]{0,200}\}){0,500}+\}"
 COMPONENT = rf"</?(?:[A-Z]|[a-z](?=[^<>]{{1,500}}=\{{))[\w.:-]*+(?:[^<>{{}}\"']|{_VALUE})*+>"
 """A tag of MDX, as a pattern: its name has a capital, or it has an expression. Others are HTML."""
@@ -111,8 +113,8 @@ def _markup(state: StateBlock, first: int, last: int, silent: bool) -> bool:
         name, kind = shortcode[1], "script"
         unclosed = state.env.setdefault("unclosed", set())
         if name not in unclosed:
-            closing = rf"\{{[{{%][<%]?[-\s]*(?:/[-\s]*|end){name}\b[^\n]*(?:\n|\Z)"
-            found = re.compile(closing).search(state.src, begin)
+            ends = _CODE_END.finditer(state.src, begin)
+            found = next((end for end in ends if end[1] == name), None)
         if not found:
             # For another one the text is not searched again.
             unclosed.add(name)

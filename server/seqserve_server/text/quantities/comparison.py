@@ -62,15 +62,16 @@ def _in_other_units(
 ) -> list[Difference]:
     """Finds equal numbers that count something else, or lack a sign: 80 %, 80 minutes; -5, 5."""
     found = []
+    digits = re.findall(r"\d+", f"{source} {target}")
     for one, other in sorted(pairs)[:_MOST_COMPARED]:
         own, others = _counted(one, source), _counted(other, target)
         # Of two equal numbers nothing tells which is which.
-        equal = re.findall(rf"(?<!\d){one.digits}(?!\d)", f"{source} {target}")
+        equal = digits.count(one.digits)
         is_other = bool(own and others) and own.isdisjoint(others)
         is_signed = _is_negative(one, source)
         if is_signed != _is_negative(other, target):
             is_other |= not _BELOW.search(target if is_signed else source)
-        if is_other and len(equal) <= 2:
+        if is_other and equal <= 2:
             found.append(Difference(one, other))
     return found
 
