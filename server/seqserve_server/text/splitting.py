@@ -74,7 +74,7 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
 # What is between items, or before one; few models have learnt these signs. Not within code.
 _SIGN = re.compile(
     r"\{[^{}]{0,200}\}|`[^`]{0,200}`"
-    r"|(?P<sign>(?<!\S)[|¦•·∙⋅›❯▸▶]+(?!\S)|\A\s*[-–—*#>©]+(?=\s))"
+    r"|(?P<sign>(?<!\S)[|¦•·∙⋅›❯▸▶→←⇒➔➜]+(?!\S)|\A\s*[-–—*#>©]+(?=\s))"
 )
 
 
