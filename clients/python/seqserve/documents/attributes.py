@@ -33,8 +33,8 @@ _ATTRIBUTE = re.compile(
 _WRITTEN = {"double": ('"', "&quot;"), "single": ("'", "&#39;")}
 
 
-TEMPLATE = re.compile(f"{SHORTCODE}|{enclosed('<%', '%', '>')}")
-"""What is in a page that a program makes."""
+TEMPLATE = re.compile(f"({SHORTCODE}|{enclosed('<%', '%', '>')})")
+"""What a program replaces in a page, as a group."""
 
 
 def without_templates(source: str) -> str:

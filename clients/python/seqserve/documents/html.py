@@ -116,12 +116,9 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
 
 
 def _text_pieces(text: Piece) -> Iterator[Piece]:
-    end = 0
-    for template in TEMPLATE.finditer(text.raw):
-        yield text._replace(raw=text.raw[end : template.start()])
-        yield Piece(Kind.PLACEHOLDER, template[0], text=template[0])
-        end = template.end()
-    yield text._replace(raw=text.raw[end:])
+    for index, raw in enumerate(TEMPLATE.split(text.raw)):
+        is_template = index % 2
+        yield Piece(Kind.PLACEHOLDER, raw, text=raw) if is_template else text._replace(raw=raw)
 
 
 def with_whole_elements(pieces: Iterable[Piece]) -> Iterator[Piece]:

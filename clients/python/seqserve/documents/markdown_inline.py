@@ -59,10 +59,10 @@ ALONE = re.compile(
     rf"(?:\s|{COMPONENT}|{SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
 )
 """Matches a line that does not go on in the next one."""
-# Without markup or escapes of their own.
+# In place of an image, and as the title of an image or a link; without markup or escapes.
 _TEXTS = re.compile(
-    r"\A!\[(?P<alt>[^\[\]\\`*_~<&\n]+)(?=\])"
-    r"|(?<=\s)(?:\"(?P<double>[^\"\\&\n]+)\"|'(?P<single>[^'\\&\n]+)')(?=\)\Z)"
+    r"((?<=\A!\[)[^\[\]\\`*_~<&\n]+(?=\])"
+    r"|(?<=\s\")[^\"\\&\n]+(?=\"\)\Z)|(?<=\s')[^'\\&\n]+(?='\)\Z))"
 )
 _IN_MARKUP = Syntax(str, lambda text: re.sub(r"[\[\]\\\"'`*<]", r"\\\g<0>", text))
 _LABEL = re.compile(r"\]\[([^\[\]\n]{1,200})\]")
@@ -168,14 +168,13 @@ class _State(StateInline):
 
 
 def _with_texts(piece: Piece) -> Piece:
-    """Adds the texts of an image or of the end of a link: in place of the image, its title."""
-    parts, end = [], 0
-    for text in _TEXTS.finditer(piece.raw) if piece.kind in (Kind.EMPTY, Kind.CLOSING) else ():
-        begin, last = text.span(text.lastgroup or "")
-        parts += [Piece(Kind.BREAK, piece.raw[end:begin])]
-        parts += [Piece(Kind.TEXT, piece.raw[begin:last], syntax=_IN_MARKUP)]
-        end = last
-    return piece._replace(parts=(*parts, Piece(Kind.BREAK, piece.raw[end:]))) if parts else piece
+    """Adds the texts of an image or of the end of a link."""
+    if piece.kind not in (Kind.EMPTY, Kind.CLOSING) or not _TEXTS.search(piece.raw):
+        return piece
+    raws = enumerate(_TEXTS.split(piece.raw))
+    kinds = (Kind.BREAK, Kind.TEXT)
+    parts = (Piece(kinds[index % 2], raw, syntax=_IN_MARKUP) for index, raw in raws)
+    return piece._replace(parts=tuple(parts))
 
 
 class _Rules(ParserInline):
