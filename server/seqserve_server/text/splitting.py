@@ -71,10 +71,10 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
         yield spans
 
 
-# What is between items, or before one; few models have learnt these signs. Not within code.
+# Tabs, and signs that few models have learnt, are between items, or before one. Not within code.
 _SIGN = re.compile(
     r"\{[^{}]{0,200}\}|`[^`]{0,200}`"
-    r"|(?P<sign>(?<!\S)[|¦•·∙⋅›❯▸▶→←⇒➔➜]+(?!\S)|\A\s*[-–—*#>©]+(?=\s))"
+    r"|(?P<sign>(?<!\S)[|¦•·∙⋅›❯▸▶→←⇒➔➜]+(?!\S)|\A\s*[-–—*#>©]+(?=\s)|\t+)"
 )
 
 

@@ -74,6 +74,7 @@ def test_sentences(language: str, marked: str) -> None:
         ("• Buy milk. It rains.", ["•", "Buy milk.", "It rains."]),
         ("- Are you here? I am.", ["-", "Are you here?", "I am."]),
         ("a|b, -5 and 3 - 2", ["a|b, -5 and 3 - 2"]),
+        ("\tName \t\tPrice\tIt is. No.", ["Name", "Price", "It is.", "No."]),
         ("| | a → b", ["|", "|", "a", "→", "b"]),
         ("a {{ b | c }} or `d | e` | f", ["a {{ b | c }} or `d | e`", "|", "f"]),
     ],
