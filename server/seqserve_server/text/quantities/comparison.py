@@ -90,7 +90,8 @@ _BELOW = re.compile(
 
 def _counted(quantity: Quantity, text: str) -> set[tuple[str, Decimal]]:
     counted = {(each.kind, each.size) for each in measures(quantity, text)}
-    return counted | ({("money", Decimal(0))} if quantity.kind == "money" else set())
+    # "5 h" may be an hour of the day.
+    return counted | ({(quantity.kind, Decimal(0))} & {("money", 0), ("time", 0)})
 
 
 def _swapped(

@@ -269,6 +269,7 @@ def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[
         ("from -5 °C to -12 °C", "von 5 °C auf 12 °C", [("5", "5"), ("12", "12")]),
         ("at half past 7", "um 7", [("7", "7")]),
         ("1½ cups", "1 Tasse", [("1½", "1")]),
+        ("52 mph at 2 am", "52 Uhr um 2 Uhr", [("52", "52")]),
         ("5 km in 20 minutes", "5 Meter in 20 Minuten", [("5", "5")]),
     ],
 )
