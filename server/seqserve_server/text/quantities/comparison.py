@@ -112,7 +112,8 @@ def _swapped(
                 words += [(_initial(source, other), _initial(target, others))]
                 is_swapped = not any(own == its_own != "" for own, its_own in words)
         else:
-            is_swapped = kinds == written[::-1]
+            # "6 euros instead of 9" is "6 instead of 9 euros".
+            is_swapped = kinds == written[::-1] and ("" not in kinds or its.begin > others.begin)
         if is_swapped and its.readings != others.readings:
             found |= {one: others, other: its}
     return [*map(Difference, found.keys(), found.values())]

@@ -5,9 +5,15 @@ from bisect import bisect
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
-from unicodedata import numeric
 
-from seqserve_server.text.quantities.words import is_known, minutes_before, months, scale_at
+from seqserve_server.text.quantities.marks import COMMA, POINT, values_of
+from seqserve_server.text.quantities.words import (
+    fraction_at,
+    is_known,
+    minutes_before,
+    months,
+    scale_at,
+)
 
 Reading: TypeAlias = Decimal | str
 """A number; or a code ("#kx7"), a month ("m7"), a time of the day ("t930", in minutes), an hour of
@@ -47,9 +53,11 @@ _DATE = re.compile(
 )
 # A date without a year, in languages whose numbers have commas: 3.10.
 _DAY = re.compile(r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.(?!\d)")
+# "6 to 8 p.m."
+_LATER_HALF = re.compile(
+    r" ?(?:to|until|and|[-–]) ?\d\d?(?:[:.]\d\d)? ?([ap])\.? ?m\b", re.IGNORECASE
+)
 _HALF_OF_DAY = re.compile(r" ?([ap])(?:\. ?m\b|m\b)", re.IGNORECASE)
-# What adds to a whole number: 1½, 2 1/2, 2 and a half.
-_FRACTION = re.compile(r" ?([½¼¾⅓⅔])| ([1-9])/([2-9])(?![\d/])| (?:and a|und ein)( )hal[bf]")
 _UNIT = re.compile(r" ?([%‰€$£¥]|[^\W\d_]{1,15})")
 _KINDS = {
     **dict.fromkeys(["%", "percent", "prozent", "procent"], "percent"),
@@ -61,13 +69,10 @@ _KINDS = {
 }
 _CURRENCY_SIGNS = ("€", "$", "£", "¥")
 _CURRENCIES = frozenset(["EUR", "USD", "GBP", "CHF", "JPY", "PLN", "US", "CA", "AU"])
-POINT = frozenset(["en", "ko", "ja", "zh", "he", "th", "hi"])
-COMMA = frozenset(["de", "fr", "pt", "it", "nl", "pl", "ru", "uk", "cs", "sv", "da", "fi", "tr"])
 _BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
 _LONGEST_BETWEEN = 12
 _LONGEST_NUMBER = 24
 _YEARS = range(1000, 2101)
-_CENTURIES = range(1000, 2101, 100)
 
 
 def has_digit(text: str) -> bool:
@@ -81,11 +86,7 @@ def quantities_in(text: str, language: str) -> list[Quantity]:
     if not plain.isascii():
         plain = _OTHER_DIGIT.sub(lambda match: str(int(match[0])), plain)
     found = [*_numbers(plain, language)]
-    small = plain.lower()
-    # A capital may have two small letters: "İ".
-    if not found or not is_known(language) or len(small) != len(plain):
-        return found
-    return _with_months(small, language, found)
+    return _with_months(plain, language, found) if found and is_known(language) else found
 
 
 def _numbers(text: str, language: str) -> Iterator[Quantity]:
@@ -97,22 +98,25 @@ def _numbers(text: str, language: str) -> Iterator[Quantity]:
             match = _NUMBER.match(text, match.start()) or match
         letters, number, ending = match.groups(default="")
         begin, end = match.start(2), match.end()
+        is_price = text[max(0, begin - 2) : begin].strip() in _CURRENCY_SIGNS
         if not letters and (date := _date(text, begin, language)):
             end = date.end()
             yield from _parts(text, begin, end, "day")
-        elif not letters and (time := _TIME.match(text, begin)) and int(time[1]) <= 24:
+        elif (
+            not (letters or is_price) and (time := _TIME.match(text, begin)) and int(time[1]) <= 24
+        ):
             end = time.end()
             yield _time(text, time, language)
         elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending):
             yield _code(match)
-        elif number.isdigit() and (fraction := _FRACTION.match(text, end)):
-            end = fraction.end()
-            value = {Decimal(number) + _part(fraction)}
+        elif number.isdigit() and (fraction := fraction_at(text, end)):
+            part, end = fraction
+            value = {Decimal(number) + part}
             yield Quantity(begin, end, frozenset(value), number, _kind_after(text, end))
         elif number.isdigit() and (added := minutes_before(text, begin, language)):
             times = {_minutes(hour, added) for hour in (int(number), int(number) + 12)}
             yield Quantity(begin, end, frozenset(times), number, "time")
-        elif number.isdigit() or _values(number, language):
+        elif number.isdigit() or values_of(number, language):
             yield _number(text, begin, number, letters, ending, language)
         else:
             yield from _parts(text, begin, begin + len(number), "")
@@ -125,16 +129,6 @@ def _date(text: str, begin: int, language: str) -> re.Match[str] | None:
     ):
         return date
     return _DAY.match(text, begin) if language in COMMA else None
-
-
-def _part(fraction: re.Match[str]) -> Decimal:
-    sign, part, whole, _ = fraction.groups()
-    if sign:
-        return Decimal(numeric(sign)).quantize(_PLACES)
-    return (Decimal(part) / Decimal(whole)).quantize(_PLACES) if part else Decimal("0.5")
-
-
-_PLACES = Decimal("0.01")
 
 
 def _is_code(letters: str, ending: str) -> bool:
@@ -179,11 +173,11 @@ def _time(text: str, match: re.Match[str], language: str) -> Quantity:
         if 0 < hour < 12:
             readings.add(_minutes(hour + 12, minute))
     if text[match.end(1)] == "." and not half:
-        readings |= _values(match[0], language)
+        readings |= values_of(match[0], language)
     if not minute and not (half and hour == 12):
         readings.add(Decimal(hour))
-    is_time = half or text[match.end(1)] != "." or _kind_after(text, end) == "time"
-    kind = "time" if is_time else ""
+    may_be_number = not half and text[match.end(1)] == "." and _kind_after(text, end) != "time"
+    kind = "" if may_be_number else "time"
     return Quantity(match.start(), end, frozenset(readings), match[1] + match[2], kind)
 
 
@@ -195,7 +189,7 @@ def _number(
     text: str, begin: int, number: str, letters: str, ending: str, language: str
 ) -> Quantity:
     end = begin + len(number)
-    values = _values(number, language)
+    values = values_of(number, language)
     unit = _UNIT.match(text, end)
     kind = _kind_after(text, end)
     before = text[max(0, begin - 4) : begin].strip()
@@ -232,6 +226,8 @@ def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
     if half and 1 <= value <= 12:
         noon = _minutes(value % 12 + 12 * (half[1] in "pP"), 0)
         return {noon} if value == 12 else {noon, Decimal(value)}
+    if value <= 12 and (later := _LATER_HALF.match(text, end)):
+        found.add(_minutes(value % 12 + 12 * (later[1] in "pP"), 0))
     if value <= 12:
         found.add(f"m{value}" if kind in ("day", "month") else f"h{value}")
     if kind == "time" and value <= 24:
@@ -242,7 +238,7 @@ def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
         found.add(_minutes(value, 0))
     if end - begin == 2 and (_AFTER_YEAR.match(text, end) or text.endswith(_BEFORE_YEAR, 0, begin)):
         found |= {Decimal(century + value) for century in (1800, 1900, 2000)}
-    elif value in _CENTURIES and _AFTER_YEAR.match(text, end):
+    elif value in _YEARS and not value % 100 and _AFTER_YEAR.match(text, end):
         found.add(Decimal(value // 100 + 1))
     return found
 
@@ -252,45 +248,20 @@ _BEFORE_YEAR = ("/", ".", "-", "'", "années ", "años ", "anos ", "anni ", "jar
 _AFTER_YEAR = re.compile(r"'?s\b|ern?\b")
 
 
-def _values(number: str, language: str) -> set[Decimal]:
-    """Returns the numbers that digits and marks may mean; none if they are no number."""
-    marks = [mark for mark in number if not mark.isdigit()]
-    if not marks:
-        return {Decimal(number)}
-    first, *rest = re.split(r"\D", number)
-    last = marks[-1]
-    if len(set(marks)) > 1:
-        is_number = last in ".," and marks.count(last) == 1 and len(set(marks)) == 2
-        if is_number and _is_grouped([first, *rest[:-1]]):
-            return {Decimal("".join([first, *rest[:-1]]) + "." + rest[-1])}
-        return set()
-    if last == ":":
-        return set()
-    is_grouped = _is_grouped([first, *rest])
-    whole: set[Decimal] = {Decimal("".join([first, *rest]))} if is_grouped else set()
-    if len(marks) > 1 or last in "' ":
-        return whole
-    part: set[Decimal] = {Decimal(f"{first}.{rest[0]}")}
-    if not is_grouped or language in (POINT if last == "." else COMMA):
-        return part
-    return whole if language in (COMMA if last == "." else POINT) else whole | part
-
-
-def _is_grouped(parts: list[str]) -> bool:
-    first, *rest = parts
-    return 1 <= len(first) <= 3 and first != "0" and all(len(part) == 3 for part in rest)
-
-
 def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quantity]:
     """Adds the names of months that are next to a number."""
-    found = list(numbers)
+    found, small = list(numbers), text.lower()
     begins = [number.begin for number in numbers]
-    for match in months(language).finditer(text):
+    # A capital may have two small letters: "İ".
+    for match in months(language).finditer(small) if len(small) == len(text) else ():
         begin, end = match.span()
+        if language == "en" and text[begin].islower():
+            # "Children under 16 may come."
+            continue
         index = bisect(begins, begin)
         for place in range(max(0, index - 1), min(index + 1, len(numbers))):
             number = numbers[place]
-            gap = text[number.end : begin] if place < index else text[end : number.begin]
+            gap = small[number.end : begin] if place < index else small[end : number.begin]
             is_near = len(gap) <= _LONGEST_BETWEEN and _BETWEEN.fullmatch(gap)
             if is_near and (number.kind == "year" or len(number.digits) <= 2):
                 if number.kind != "year":

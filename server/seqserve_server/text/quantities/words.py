@@ -8,6 +8,7 @@ from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import numeric
 
 _VALUES = [
     *map(Decimal, (*range(20), *range(20, 100, 10), 100, 10**3, 10**6, 10**9, 10**12)),
@@ -64,6 +65,21 @@ def minutes_before(text: str, hour: int, language: str) -> int:
 
 
 _LONGEST_CLOCK = 14
+
+
+# What adds to a whole number: 1½, 2 1/2, 2 and a half.
+_FRACTION = re.compile(r" ?([½¼¾⅓⅔])| ([1-9])/([2-9])(?![\d/])| (?:and a|und ein) hal[bf]")
+_PLACES = Decimal("0.01")
+
+
+def fraction_at(text: str, place: int) -> tuple[Decimal, int] | None:
+    """Returns the fraction that a text has behind a number, and where it ends."""
+    match = _FRACTION.match(text, place)
+    if match is None:
+        return None
+    sign, part, whole = match.groups()
+    value = Decimal(part or 1) / Decimal(whole or 2)
+    return Decimal(numeric(sign) if sign else value).quantize(_PLACES), match.end()
 
 
 def numbers_in(text: str, language: str) -> Iterator[Decimal]:

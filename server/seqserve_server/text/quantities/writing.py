@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from seqserve_server.text.quantities.reading import COMMA, POINT, Quantity, quantities_in
+from seqserve_server.text.quantities.marks import COMMA, POINT
+from seqserve_server.text.quantities.reading import Quantity, quantities_in
 from seqserve_server.text.quantities.words import date, is_known
 
 _EXCHANGED = str.maketrans(",.", ".,")
