@@ -8,8 +8,14 @@ from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from seqserve_server.text.quantities.reading import Quantity, Reading
-from seqserve_server.text.quantities.side import Side, is_time, times_of
-from seqserve_server.text.quantities.units import Measure, measures, sizes_in
+from seqserve_server.text.quantities.side import (
+    Measure,
+    Side,
+    is_time,
+    measures,
+    sizes_in,
+    times_of,
+)
 from seqserve_server.text.quantities.words import is_known
 
 

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
-from seqserve_server.text.quantities.marks import COMMA, POINT, values_of
 from seqserve_server.text.quantities.words import (
+    COMMA,
+    POINT,
     fraction_at,
     is_known,
     minutes_before,
     months,
     scale_at,
+    values_of,
 )
 
 Reading: TypeAlias = Decimal | str

@@ -1,4 +1,4 @@
-"""Numbers and months in words, of the languages of ``words.toml``."""
+"""What numbers mean, in digits with marks and in words, and months; see ``words.toml``."""
 
 import re
 import tomllib
@@ -214,3 +214,37 @@ def romans_in(text: str) -> Iterator[Decimal]:
 
 _ROMAN = re.compile(r"(?<![^\W\d_]|°)(?<!° )[IVXLCDM]{1,8}(?=(?:er?|ème|th)?(?![^\W\d_]))")
 _ROMANS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+
+
+POINT = frozenset(["en", "ko", "ja", "zh", "he", "th", "hi"])
+COMMA = frozenset(["de", "fr", "pt", "it", "nl", "pl", "ru", "uk", "cs", "sv", "da", "fi", "tr"])
+"""Languages by the mark before their decimals."""
+
+
+def values_of(number: str, language: str) -> set[Decimal]:
+    """Returns the numbers that digits and marks may mean; none if they are no number."""
+    marks = [mark for mark in number if not mark.isdigit()]
+    if not marks:
+        return {Decimal(number)}
+    first, *rest = re.split(r"\D", number)
+    last = marks[-1]
+    if len(set(marks)) > 1:
+        is_number = last in ".," and marks.count(last) == 1 and len(set(marks)) == 2
+        if is_number and _is_grouped([first, *rest[:-1]]):
+            return {Decimal("".join([first, *rest[:-1]]) + "." + rest[-1])}
+        return set()
+    if last == ":":
+        return set()
+    is_grouped = _is_grouped([first, *rest])
+    whole: set[Decimal] = {Decimal("".join([first, *rest]))} if is_grouped else set()
+    if len(marks) > 1 or last in "' ":
+        return whole
+    part: set[Decimal] = {Decimal(f"{first}.{rest[0]}")}
+    if not is_grouped or language in (POINT if last == "." else COMMA):
+        return part
+    return whole if language in (COMMA if last == "." else POINT) else whole | part
+
+
+def _is_grouped(parts: list[str]) -> bool:
+    first, *rest = parts
+    return 1 <= len(first) <= 3 and first != "0" and all(len(part) == 3 for part in rest)

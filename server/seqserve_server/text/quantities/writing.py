@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from seqserve_server.text.quantities.marks import COMMA, POINT
 from seqserve_server.text.quantities.reading import Quantity, quantities_in
-from seqserve_server.text.quantities.words import date, is_known
+from seqserve_server.text.quantities.words import COMMA, POINT, date, is_known
 
 _EXCHANGED = str.maketrans(",.", ".,")
 # Separators between the parts of a phone number, or of a date in digits.
