@@ -48,7 +48,9 @@ _SPACED_NUMBER = re.compile(
     rf"{_CODE_LETTERS}(\d{{1,3}}(?: \d{{3}})+(?!\d)(?:,\d+)?|\d+(?:[.,:']\d+)*)([A-Za-z\d]*)"
 )
 _TIME = re.compile(
-    r"(\d{1,2})(?:[:.]| ?[hH] ?| Uhr | heures? | uur |[시時点點时] ?)([0-5]\d)(?!\d|[.,:]\d)"
+    # Not "15 Uhr 20 Leute".
+    r"(\d{1,2})(?:[:.]| ?[hH] ?| Uhr (?!\d\d [A-ZÄÖÜ])| heures? | uur |[시時点點时] ?)"
+    r"([0-5]\d)(?!\d|[.,:]\d)"
 )
 _DATE = re.compile(
     r"(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d{2})(?!\d)|\d{4}([/-])\d{1,2}\4\d{1,2}(?!\d)"

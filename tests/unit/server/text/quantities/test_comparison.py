@@ -78,6 +78,7 @@ SAME = {
         ("in 90 minutes", "in 1,5 Stunden"),
         ("at half past 7", "um halb 8"),
         ("Children under 16 may not go.", "Kinder unter 16 gehen nicht."),
+        ("20 chairs by 3 p.m. or 3:20 p.m.", "bis 15 Uhr 20 Stühle oder 15 Uhr 20"),
         ("from 6 to 8 p.m.", "von 18 bis 20 Uhr"),
         ("only $13.20 an hour", "nur 13,20 $ pro Stunde"),
         ("6 euros instead of 9", "6 statt 9 Euro"),
