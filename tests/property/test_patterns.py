@@ -52,7 +52,7 @@ LOCAL_VALUES: dict[str, Any] = {
     "symbols": "ab",
     "each": "[aen]",
     "language": "de",
-    "source": {"others": "she|her"},
+    "source": {"others": "she|her", "orders": "(?:a|b)"},
     "units": ("km\\b", "kilo(?!m)"),
     "groups": ("(jan(?:u|uar)?)", "(mär(?:z|z)?)"),
     "words": ((7, "vierzig", 40), (4, "vier", 4)),

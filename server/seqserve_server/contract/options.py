@@ -38,6 +38,8 @@ class Sampling(NamedTuple):
 
 ANY_TOKEN = -1
 """The first one of two suppressed tokens: the second one is generated at the beginning alone."""
+BEGIN = -2
+"""The first one of suppressed tokens: the others are not generated at the beginning."""
 
 
 @dataclass(frozen=True, kw_only=True)

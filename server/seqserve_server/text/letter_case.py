@@ -22,9 +22,10 @@ _MAX_WORD_CHARACTERS = 40
 
 
 def is_all_caps(text: str, protected: Sequence[Span]) -> bool:
-    """Tells whether a text is in capitals; a word alone may be a name."""
+    """Tells whether a text is in capitals; a word alone may be a name, and 9 AM – 5 PM is not."""
     rest = without(text, protected)
-    return rest.isupper() and len(_WORD.findall(rest)) >= _MIN_WORDS
+    words = _WORD.findall(rest) if rest.isupper() else []
+    return len(words) >= _MIN_WORDS and max(map(len, words)) > _ENDING_CHARACTERS
 
 
 def is_title_case(text: str, protected: Sequence[Span]) -> bool:

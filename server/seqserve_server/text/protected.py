@@ -15,9 +15,10 @@ _EXTENSIONS = (
     "|css|jsx?|tsx?|py|rs|go|java|cpp|sh|bat|exe|dll|so|zip|gz|tgz|bz2|7z|rar|iso|dmg|deb|rpm|png|jpe?g"
     "|gif|svg|webp|mp3|mp4|wav|flac|mkv|avi|mov|po|bin|onnx"
 )
-# Emoji of Unicode 16 and the characters that join and change them, UTS 51, ED-17a.
+# Emoji of Unicode 16 and the characters that join and change them, UTS 51, ED-17a; and other signs
+# that few models have learnt.
 _EMOJI = (
-    "[\U0001f000-\U0001faff\u203c\u2049\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf\u2934\u2935"
+    "[©®™†‡√÷¼¾⅓⅔\U0001f000-\U0001faff\u203c\u2049\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf\u2934\u2935"
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299]"
 )
 _EMOJI_PART = "[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
@@ -33,6 +34,12 @@ _NOT_PLACEHOLDERS = "|".join(
         rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})(?![\w-]|\.\w)",
         # Versions: 1.2.3, v2.0, 0.85.x, 3.1.0-rc1. Two numbers alone may be a decimal fraction.
         r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,}|\d+(?:\.\d+)*\.x)(?:[-+][A-Za-z][\w.]*\w|[-+]\d+)?(?![\w])",
+        # A time as programs write it, a UUID, units.
+        r"(?<!\w)\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?(?!\w)",
+        r"(?<!\w)[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}(?!\w)",
+        r"(?<![^\W\d])(?:[A-Za-z]{1,4}³|[µμ][A-Za-z]{1,4})(?!\w)",
+        # A language as programs name it: en-US, but not ex-US.
+        r"(?<![\w-])(?!co|ex|re|un)[a-z]{2}-[A-Z]{2}(?![\w-])",
         # Codes: KX7-4492, MP3, COVID-19.
         r"(?<![\w-])[A-Z]+(?:\d|-\d)[A-Z\d]*(?:-[A-Z\d]+)*(?![\w-])",
         r"(?<!\w)\$[A-Za-z_]\w*|(?<![\w-])--[a-z][\w-]*\w",
@@ -44,7 +51,9 @@ _NOT_PLACEHOLDERS = "|".join(
 
 
 # What every placeholder has; most sentences have none of it.
-_SIGN = re.compile(rf"[{{}}%$<@#`/\\_\[&\u20e3]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|\(\)|\]\(|{_EMOJI}")
+_SIGN = re.compile(
+    rf"[{{}}%$<@#`/\\_\[&\u20e3µμ³]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|-\d\dT|[a-z]-[A-Z]|\w-\w{{4}}-|\(\)|\]\(|{_EMOJI}"
+)
 
 
 def protected_spans(text: str, texts: Sequence[str], has_placeholders: bool) -> list[Span]:

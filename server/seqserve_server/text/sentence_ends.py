@@ -26,8 +26,8 @@ _PARTS_OF_WORDS = re.compile(r"['’-]")
 _MARKS = "\"'“”„«»‹›‘’([§#"
 # A text within them is one sentence for sentencex.
 _PAIRED = frozenset('"“”„«»‹›()[]')
-# These go on without white space after a period: "Dipl.-Ing.", "n.º".
-_ATTACHED = ("-", "\N{HYPHEN}", "\N{NON-BREAKING HYPHEN}", "ª", "º")
+# These go on without white space after a period: "Dipl.-Ing.", "Mon.–Fri.", "n.º".
+_ATTACHED = ("-", "\N{HYPHEN}", "\N{NON-BREAKING HYPHEN}", "\N{EN DASH}", "/", "ª", "º")
 
 
 class _Next(IntEnum):

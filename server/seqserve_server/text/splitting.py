@@ -56,7 +56,7 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
     first = 0
     while first < len(line):
         piece = line[first : first + _PIECE_CHARACTERS]
-        sentences = segment(language, piece)
+        sentences = [each for item in _items(piece) for each in segment(language, item)]
         if first + len(piece) < len(line):
             # What follows the piece may change the last ones.
             ends = list(accumulate(map(len, sentences[:-1])))
@@ -69,6 +69,23 @@ def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
                 spans.append(span)
             first += len(sentence)
         yield spans
+
+
+# Tabs, and signs that few models have learnt, are between items, or before one. Not within code.
+_SIGN = re.compile(
+    r"\{[^{}]{0,200}\}|`[^`]{0,200}`"
+    r"|(?P<sign>(?<!\S)[|¦•·∙⋅›❯▸▶→←⇒➔➜]+(?!\S)|\A\s*[-–—*#>©]+(?=\s)|\t+)"
+)
+
+
+def _items(line: str) -> Iterator[str]:
+    """Yields the items of a line and the signs between them: ``Home | Shop``, ``• a cup``."""
+    begin = 0
+    for sign in _SIGN.finditer(line):
+        if sign["sign"]:
+            yield from filter(None, (line[begin : sign.start()], sign[0]))
+            begin = sign.end()
+    yield line[begin:]
 
 
 def _stripped(text: str, begin: int) -> Span | None:

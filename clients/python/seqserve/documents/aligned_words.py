@@ -2,12 +2,12 @@
 
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from seqserve.documents.passage import Translation
+from seqserve.documents.passage import Link, Translation
 
 # A word with what joins its parts, or one other character.
 _UNIT = re.compile(r"\w+(?:['’‑-]\w+)*|\S")
@@ -27,6 +27,34 @@ class Word(NamedTuple):
     """Where that ends."""
     counts: bool
     """Whether it is a word."""
+
+
+def with_copied(
+    translation: Translation, source: str, edges: Collection[int]
+) -> tuple[Translation, list[int]]:
+    """Aligns words that the translation repeats by their characters, such as H2O.
+
+    Args:
+        edges: Places within words of the source, where markup begins or ends.
+
+    Returns:
+        The translation, and these places in it.
+    """
+    repeated: defaultdict[str, deque[int]] = defaultdict(deque)
+    for unit in _UNIT.finditer(translation.text):
+        repeated[unit[0]].append(unit.start())
+    links, cuts = translation.alignment, []
+    for unit in _UNIT.finditer(source):
+        at = repeated[unit[0]].popleft() if repeated[unit[0]] else None
+        inner = sorted({each for each in edges if unit.start() < each < unit.end()})
+        if at is None or not inner:
+            continue
+        by, end = at - unit.start(), at + len(unit[0])
+        parts = pairwise([unit.start(), *inner, unit.end()])
+        rest = (each for each in links if each.target_end <= at or each.target_begin >= end)
+        links = (*rest, *(Link(first, last, first + by, last + by) for first, last in parts))
+        cuts += [each + by for each in inner]
+    return translation._replace(alignment=links), cuts
 
 
 def words_of(translation: Translation, cuts: Sequence[int]) -> list[Word]:

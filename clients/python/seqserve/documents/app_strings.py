@@ -18,7 +18,8 @@ from seqserve.documents.xml_text import Table
 
 # A resource, whose name replaces a text.
 _RESOURCE = re.compile(r"\s*[@?][\w.:/+-]+\s*")
-_BACKSLASH = rf"{UNICODE}|\\.|\""
+# And line ends, which mean a space.
+_BACKSLASH = rf"{UNICODE}|\\.|\"|(?<![ \t])[ \t]*+[\r\n]\s*+"
 _ANDROID_CHARACTERS = {"n": "\n", "t": "\t"}
 _ANDROID_SPECIAL = re.compile(r"[\\'\"\n\t]|^[@?]")
 _ANDROID_WRITTEN = {"\n": r"\n", "\t": r"\t"}
@@ -37,7 +38,7 @@ def _android(escape: re.Pattern[str], around: Callable[[str], str]) -> Syntax:
     # Quotes without a backslash are not shown.
     syntax = backslashes(
         *(escape, _ANDROID_SPECIAL, _ANDROID_CHARACTERS, _ANDROID_WRITTEN),
-        other=lambda raw: html.unescape(raw).replace('"', ""),
+        other=lambda raw: " " if raw.isspace() else html.unescape(raw).replace('"', ""),
     )
     return syntax._replace(write=lambda text: around(syntax.write(text)))
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from seqserve.documents.pieces import Kind, Piece
-from seqserve.documents.syntax import Syntax
+from seqserve.documents.syntax import SHORTCODE, Syntax, enclosed
 from seqserve.language_codes import AUTO, folded
 from seqserve.words import has_words
 
@@ -31,6 +31,15 @@ _ATTRIBUTE = re.compile(
     r"(?:\s*+=\s*+(?:\"(?P<double>[^\"]*+)\"|'(?P<single>[^']*+)'|(?P<bare>[^\s>\"']++)))?"
 )
 _WRITTEN = {"double": ('"', "&quot;"), "single": ("'", "&#39;")}
+
+
+TEMPLATE = re.compile(f"({SHORTCODE}|{enclosed('<%', '%', '>')})")
+"""What a program replaces in a page, as a group."""
+
+
+def without_templates(source: str) -> str:
+    """Returns a source with digits in place of templates, in which quotes and tags mean nothing."""
+    return TEMPLATE.sub(lambda match: "0" * len(match[0]), source)
 
 
 class Languages(NamedTuple):
@@ -74,12 +83,13 @@ def read_tag(
     """
     pieces: list[Piece] = []
     kept, end = "", 0
-    for name, group, begin, last in _values(tag) if _LIKELY.search(tag) else ():
+    plain = without_templates(tag)
+    for name, group, begin, last in _values(plain) if _LIKELY.search(plain) else ():
         value = tag[begin:last]
         if name in _LANGUAGES:
             code = languages.renamed(value) if is_text else value
             kept, end = f"{kept}{tag[end:begin]}{code}", last
-        elif has_words(value):
+        elif has_words(plain[begin:last]):
             text = Piece(Kind.TEXT, value, syntax=_quoted(syntax, group))
             pieces += [Piece(Kind.BREAK, kept + tag[end:begin]), text]
             kept, end = "", last

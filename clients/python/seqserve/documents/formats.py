@@ -16,7 +16,7 @@ class Format(Enum):
     """The format of a document."""
 
     TEXT = "text", "plain_text.parse", "", ".txt", ".text"
-    MARKDOWN = "markdown", "markdown.parse", ".md", ".markdown"
+    MARKDOWN = "markdown", "markdown.parse", ".md", ".mdx", ".markdown"
     HTML = "html", "html.parse", ".html", ".htm", ".xhtml"
     SRT = "srt", "subtitles.parse", ".srt"
     VTT = "vtt", "subtitles.parse", ".vtt"

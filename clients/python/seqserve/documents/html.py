@@ -10,7 +10,13 @@ from itertools import groupby, pairwise
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
-from seqserve.documents.attributes import UNKNOWN, Languages, read_tag
+from seqserve.documents.attributes import (
+    TEMPLATE,
+    UNKNOWN,
+    Languages,
+    read_tag,
+    without_templates,
+)
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
@@ -22,7 +28,7 @@ from seqserve.documents.xml_text import Table
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
 _VOID |= {"track", "wbr"}
 _CODE = {"code", "kbd", "math", "plaintext", "pre", "samp", "var", "xmp"}
-_DATA = {"iframe", "noembed", "noframes", "script", "style", "template"}
+_DATA = {"iframe", "noembed", "noframes", "script", "style"}
 _UNREAD = {"noscript", "svg", "textarea"}
 # Why what is within an element stays. Nobody sees data, so it is not reported.
 _NOT_TEXT = {
@@ -51,7 +57,7 @@ def parse(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     stay as they are, as do ``code``, ``pre``, ``script`` and the like. Source: the attribute of
     HTML, https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
     """
-    return passages(_pieces("".join(lines), _SYNTAX, languages), _SYNTAX)
+    return passages(_pieces("".join(lines), SYNTAX, languages), SYNTAX)
 
 
 def parse_xhtml(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
@@ -73,11 +79,12 @@ def parse_xhtml(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passag
 
 def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
     line_begins = [0, *(end.end() for end in _LINE_END.finditer(source))]
-    root = _tree(source)
+    plain = without_templates(source)
+    root = _tree(plain)
     page = root.find("html")
     languages = languages.or_of((page and page.attr("lang")) or "")
     reasons = _reasons_at_tags(root, languages)
-    plain = _without_foreign(source, root, line_begins)
+    plain = _without_foreign(plain, root, line_begins)
     tokens = [*tokenize(plain, resolve_references=False)]
     places = [line_begins[token.line - 1] + token.col for token in tokens]
     # An unfinished tag at the end has no token.
@@ -92,7 +99,8 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
             raw, texts = read_tag(raw, syntax, languages, is_text=not why)
         if kind is Kind.TEXT and before:
             kind, told = Kind.BREAK, before if before != "data" else ""
-        pieces.append(Piece(kind, raw, token.tag or "", told, parts=texts))
+        piece = Piece(kind, raw, token.tag or "", told, parts=texts)
+        pieces += _text_pieces(piece) if kind is Kind.TEXT else [piece]
         before = why
     # A text and the character references within it are one, also where it stays.
     joined: list[Piece] = []
@@ -105,6 +113,12 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
         else:
             joined += run
     return joined
+
+
+def _text_pieces(text: Piece) -> Iterator[Piece]:
+    for index, raw in enumerate(TEMPLATE.split(text.raw)):
+        is_template = index % 2
+        yield Piece(Kind.PLACEHOLDER, raw, text=raw) if is_template else text._replace(raw=raw)
 
 
 def with_whole_elements(pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -176,6 +190,8 @@ def _reasons_at_tags(root: Node, languages: Languages) -> dict[tuple[int, int], 
         node, why = open_nodes.pop()
         for child in node.children:
             if not isinstance(child, Element):
+                # The content of a template is in a node that is no element.
+                open_nodes.append((child, why))
                 continue
             inner = _why(child.tag, child.attr, why, languages)
             if place := child.position:
@@ -230,7 +246,7 @@ def tag_piece(raw: str) -> Piece:
         return Piece(Kind.EMPTY, raw)
     name = tag[2].lower()
     why = _NOT_TEXT.get(name) or ("marked" if _MARKED.search(raw) else "")
-    _, texts = ("", ()) if tag[1] or why == "marked" else read_tag(raw, _SYNTAX, UNKNOWN)
+    _, texts = ("", ()) if tag[1] or why == "marked" else read_tag(raw, SYNTAX, UNKNOWN)
     if name in _INLINE_VOID or (tag[3] and name in _INLINE):
         return Piece(Kind.EMPTY, raw, name, parts=texts)
     if name in _INLINE or (why and name not in _VOID):
@@ -249,7 +265,7 @@ def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Rol
     return Role.PROTECTED if node.name in _KEPT_INLINE else Role(why)
 
 
-_SYNTAX = Syntax(read=html.unescape, write=_escaped, has_menus=True)
+SYNTAX = Syntax(read=html.unescape, write=_escaped, has_menus=True)
 _XHTML = Table(
     roles={
         **dict.fromkeys(_INLINE, Role.INLINE),
@@ -259,5 +275,5 @@ _XHTML = Table(
     },
     other=Role.STRUCTURE,
     is_text=True,
-    syntax=_SYNTAX._replace(write=escaped),
+    syntax=SYNTAX._replace(write=escaped),
 )

@@ -15,6 +15,7 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.token import Token
 
 from seqserve.documents import html
+from seqserve.documents.front_matter import parse_front_matter
 from seqserve.documents.inline import Kind, passages
 from seqserve.documents.markdown_blocks import block_parser, title_of
 from seqserve.documents.markdown_inline import ALONE, pieces
@@ -83,7 +84,7 @@ def _parts(source: str) -> Iterator[str | Passage]:
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
     if front:
-        yield Passage(line=1, source=front[0], copied="data")
+        yield from parse_front_matter(front[0])
     rows = [*_LINE.finditer(source, end)]
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [row.start() for row in rows]
@@ -108,7 +109,7 @@ def _parts(source: str) -> Iterator[str | Passage]:
                 title = _Text(source[first:last], [0], [first], last)
                 yield from _of_text(source, title, parent, references)
                 end = places[token.map[0]] = last
-        elif token.type in _COPIED or token.type == "html_block":
+        elif token.type in _COPIED or token.type in ("html_block", "component"):
             yield from _gap(source[end:begin])
             yield from _block(source[begin:last], token)
             end = last
@@ -123,7 +124,9 @@ def _gap(between: str) -> Iterator[str | Passage]:
 
 
 def _block(raw: str, token: Token) -> Iterator[str | Passage]:
-    if token.type != "html_block":
+    if token.type == "component":
+        yield from passages([html.tag_piece(raw)], html.SYNTAX)
+    elif token.type != "html_block":
         yield Passage(line=0, source=raw, copied=_COPIED[token.type])
     elif [*map(str.strip, raw.splitlines())] == [*map(str.strip, token.content.splitlines())]:
         yield from html.parse([raw])
@@ -183,12 +186,21 @@ def _of_text(
 def _in_source(parts: Iterable[Passage], source: str, text: _Text, begin: int) -> Iterator[Passage]:
     """Yields passages of a text as the document has them, with what is between its lines."""
     for part in parts:
-        middle = begin + len(part.before)
+        is_same = text.text.startswith(part.before, begin)
+        middle = begin + len(part.before) if is_same else _source_place(part, text.text, begin)
         end = middle + len(part.source)
         first, at, last = map(text.place, (begin, middle, end))
         inner = partial(_in_source, source=source, text=text, begin=middle)
-        yield part.changed(inner, before=source[first:at], source=source[at:last])
+        before = source[first:at] if is_same else part.before
+        yield part.changed(inner, before=before, source=source[at:last])
         begin = end
+
+
+def _source_place(part: Passage, text: str, begin: int) -> int:
+    """Finds a part behind a tag whose texts are translated: the tag ends as it did."""
+    mark = part.before[-2:]
+    places = (at for at in range(begin, len(text) + 1) if text.startswith(part.source, at))
+    return next((at for at in places if text.endswith(mark, begin, at)), begin)
 
 
 def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:

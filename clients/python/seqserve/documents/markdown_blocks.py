@@ -23,6 +23,14 @@ _CODE = re.compile(
     r"import\s[^\n]*['\"][^'\"\n]+['\"];?[ \t]*(?:\n|\Z)|import\s*\{[^\n]*(?:\n|\Z)"
     r"|export\s+(?:default|const|let|var|function|class|async)\b"
 )
+# Code in a shortcode.
+_OF_CODE = "(code|comment|highlight|katex|math|mermaid|plantuml)"
+_CODE_BEGIN = re.compile(rf"\{{[{{%][<%]?[-\s]*{_OF_CODE}\b")
+_CODE_END = re.compile(rf"\{{[{{%][<%]?[-\s]*(?:/[-\s]*|end){_OF_CODE}\b[^\n]*(?:\n|\Z)")
+_VALUE = r"\"[^\"]{0,500}\"|'[^']{0,500}'|\{(?:[^{}]|\{[^{}]{0,200}\}){0,500}+\}"
+COMPONENT = rf"</?(?:[A-Z]|[a-z](?=[^<>]{{1,500}}=\{{))[\w.:-]*+(?:[^<>{{}}\"']|{_VALUE})*+>"
+"""A tag of MDX, as a pattern: its name has a capital, or it has an expression. Others are HTML."""
+_LONG_COMPONENT = re.compile(COMPONENT + r"[ \t]*(?:\n|\Z)")
 _TITLE = re.compile(
     # Behind marks of quotes and items: of a box or a tab; of a container.
     r"[ \t>*-]*+(?:(?:!!!|\?\?\?\+?|===[+!]?)[^\"\n]*\"(?P<quoted>[^\"\n]+)\""
@@ -55,6 +63,7 @@ def block_parser() -> MarkdownIt:
     rules.at("reference", _reference)
     rules.before("fence", "indented", _indented, _ENDS)
     rules.before("fence", "script", _script, _ENDS)
+    rules.before("fence", "markup", _markup, _ENDS)
     return parser
 
 
@@ -93,6 +102,31 @@ def _script(state: StateBlock, first: int, last: int, silent: bool) -> bool:
         end += 1
     state.push("script", "", 0).map = [first, end]
     state.line = end
+    return True
+
+
+def _markup(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """Lines of code in a shortcode, or of a tag of MDX; a line of them may look like a block."""
+    begin = state.bMarks[first] + state.tShift[first]
+    found, kind = _LONG_COMPONENT.match(state.src, begin), "component"
+    if shortcode := _CODE_BEGIN.match(state.src, begin):
+        name, kind = shortcode[1], "script"
+        unclosed = state.env.setdefault("unclosed", set())
+        if name not in unclosed:
+            ends = _CODE_END.finditer(state.src, begin)
+            found = next((end for end in ends if end[1] == name), None)
+        if not found:
+            # For another one the text is not searched again.
+            unclosed.add(name)
+    if not found:
+        return False
+    lines = state.src[begin : found.end()]
+    end = first + lines.count("\n") + (lines[-1] != "\n")
+    if end > last or (kind == "component" and end == first + 1):
+        return False
+    if not silent:
+        state.push(kind, "", 0).map = [first, end]
+        state.line = end
     return True
 
 

@@ -21,45 +21,50 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from seqserve.documents.html import tag_piece, with_whole_elements
 from seqserve.documents.inline import Kind, Piece
+from seqserve.documents.markdown_blocks import COMPONENT
+from seqserve.documents.syntax import SHORTCODE, Syntax, enclosed
 from seqserve.words import ADDRESS
 
 # For some texts the parser takes quadratic time, so it gets as many characters, and of brackets, at
 # once as are in no text that somebody writes.
 _MOST_AT_ONCE = 4000
 _BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
-_VALUE = r"\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\{[^{}\n]{0,500}\}"
-_COMPONENT = rf"</?[A-Z][\w.:-]*+(?:[^<>{{}}\n\"']|{_VALUE})*+>"
 
 
-def _enclosed(begin: str, marks: str, end: str) -> str:
-    # From ``begin`` to the last of the marks and ``end``, over few marks: in linear time.
-    others = rf"[^\n{marks}]{{0,500}}+"
-    return rf"{begin}{others}(?:[{marks}](?!{end}){others}){{0,8}}+{re.escape(marks[-1])}{end}"
-
-
-_SHORTCODE = "|".join([_enclosed(r"\{\{", "{}", r"\}"), _enclosed(r"\{%", "%", r"\}")])
-_COMMENT = "|".join([_enclosed(r"\{#", "#", r"\}"), _enclosed(r"\{/\*", "*", r"/\}")])
+_COMMENT = "|".join([enclosed(r"\{#", "#", r"\}"), enclosed(r"\{/\*", "*", r"/\}")])
 _ATTRIBUTES = rf"\{{(?::|[#.][\w-]|[\w-]+=)[^{{}}\n]{{0,500}}\}}|{_COMMENT}"
+# An address in a link that has shortcodes, which have spaces.
+_ADDRESS = (
+    r"\]\((?=[^()\s{}]{0,500}\{)"
+    rf"(?:[^()\s{{}}]|{SHORTCODE}){{1,500}}+[^()\n]{{0,500}}\)"
+)
 _ALERT = r"\[![A-Za-z]+\][-+]?"
 _SNIPPET = r"-+8<-+[^\n]*+"
 _ABBREVIATION = r"\*\[[^\]\n]{1,200}\]:"
 _SPANS = {
-    Kind.BREAK: rf"{_COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)",
+    Kind.BREAK: rf"{COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)",
     # And notes, and names of pictures.
-    Kind.EMPTY: rf"{_ATTRIBUTES}|\[\^[^\]\n]{{1,200}}\]|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])",
+    Kind.EMPTY: rf"!\[[^\[\]\n]{{0,500}}{_ADDRESS}|{_ATTRIBUTES}"
+    r"|\[\^[^\]\n]{1,200}\]|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])",
     # Expressions and roles in braces; keys of a keyboard, pages of a wiki.
-    Kind.PLACEHOLDER: rf"{ADDRESS}|{_SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
+    Kind.PLACEHOLDER: rf"{ADDRESS}|{SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
     r"|(?<!\w)\+\+[\w\"][^+\n]{0,40}(?:\+[^+\n]{1,40}){0,4}\+\+(?!\w)"
     r"|\[\[[^\[\]|\n]{1,500}\]\]",
     # A page of a wiki that has another name in the text, and a text with attributes.
     Kind.OPENING: r"(?:\[\[[^\[\]|\n]{1,500}\||(?<!\])\[)(?P<label>[^\[\]\n]{1,500})"
-    r"(?:\]\]|\]\{[^{}\n]{1,500}\})",
+    rf"(?:\]\]|\]\{{[^{{}}\n]{{1,500}}\}}|{_ADDRESS})",
 }
 _SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)
 ALONE = re.compile(
-    rf"(?:\s|{_COMPONENT}|{_SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
+    rf"(?:\s|{COMPONENT}|{SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
 )
 """Matches a line that does not go on in the next one."""
+# In place of an image, and as the title of an image or a link; without markup or escapes.
+_TEXTS = re.compile(
+    r"((?<=\A!\[)[^\[\]\\`*_~<&\n]+(?=\])"
+    r"|(?<=\s\")[^\"\\&\n]+(?=\"\)\Z)|(?<=\s')[^'\\&\n]+(?='\)\Z))"
+)
+_IN_MARKUP = Syntax(str, lambda text: re.sub(r"[\[\]\\\"'`*<]", r"\\\g<0>", text))
 _LABEL = re.compile(r"\]\[([^\[\]\n]{1,200})\]")
 _Rule: TypeAlias = Callable[[StateInline, bool], bool]
 _Place: TypeAlias = tuple[int, int, Piece]
@@ -145,7 +150,9 @@ class _State(StateInline):
             if token.type == "html_inline":
                 yield begin, end, tag_piece(raw)
             elif token.type == "span":
-                yield begin, end, Piece(token.meta["kind"], raw, "[[")
+                is_tag = raw.startswith("<")
+                span = _with_texts(Piece(token.meta["kind"], raw, "[["))
+                yield begin, end, tag_piece(raw) if is_tag else span
             elif token.nesting and token.tag in _ELEMENTS and token.info != "auto":
                 kind = Kind.OPENING if token.nesting > 0 else Kind.CLOSING
                 written = None
@@ -154,10 +161,20 @@ class _State(StateInline):
                 elif token.type == "link_close" and raw in ("]", "][]"):
                     # Its text is the label of its address, which stays.
                     written = f"][{self.src[label:begin]}]"
-                yield begin, end, Piece(kind, raw, token.tag, written=written)
+                yield begin, end, _with_texts(Piece(kind, raw, token.tag, written=written))
             elif token.type in _POINTS and begin < end:
                 text = f"`{token.content}`" if token.type == "code_inline" else None
-                yield begin, end, Piece(_POINTS[token.type], raw, text=text)
+                yield begin, end, _with_texts(Piece(_POINTS[token.type], raw, text=text))
+
+
+def _with_texts(piece: Piece) -> Piece:
+    """Adds the texts of an image or of the end of a link."""
+    if piece.kind not in (Kind.EMPTY, Kind.CLOSING) or not _TEXTS.search(piece.raw):
+        return piece
+    raws = enumerate(_TEXTS.split(piece.raw))
+    kinds = (Kind.BREAK, Kind.TEXT)
+    parts = (Piece(kinds[index % 2], raw, syntax=_IN_MARKUP) for index, raw in raws)
+    return piece._replace(parts=tuple(parts))
 
 
 class _Rules(ParserInline):

@@ -6,10 +6,10 @@ https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from seqserve.documents.aligned_words import Word, words_of
+from seqserve.documents.aligned_words import Word, with_copied, words_of
 from seqserve.documents.marks import Mark, kept_in, without_kept
 from seqserve.documents.passage import Translation
 from seqserve.words import has_words
@@ -36,10 +36,18 @@ def placed(
         lost: Gets the texts of the elements that keep the words of the source.
     """
     translation, places = without_kept(translation, source, marks)
-    words = words_of(translation, sorted(places.values()))
+    edges = [place for place in _edges(marks) if _IN_WORD.match(source, place)]
+    translation, cuts = with_copied(translation, source, edges) if edges else (translation, [])
+    words = words_of(translation, sorted([*places.values(), *cuts]))
     return _Writer(translation.text, source, words, places, lost).within(
         marks, (0, len(words)), (0, len(translation.text)), (0, len(source)), write
     )
+
+
+def _edges(marks: Sequence[Mark]) -> Iterator[int]:
+    for mark in marks:
+        yield from (mark.begin, mark.end)
+        yield from _edges(mark.children)
 
 
 @dataclass(frozen=True, slots=True)

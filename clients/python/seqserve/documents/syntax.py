@@ -73,6 +73,16 @@ def backslashes(
     return Syntax(lambda raw: escape.sub(character, raw), write, escape, keeps_space=True)
 
 
+def enclosed(begin: str, marks: str, end: str) -> str:
+    """Returns a pattern, in linear time, from ``begin`` to the last mark and ``end``: few marks."""
+    others = rf"[^\n{marks}]{{0,500}}+"
+    return rf"{begin}{others}(?:[{marks}](?!{end}){others}){{0,8}}+{re.escape(marks[-1])}{end}"
+
+
+SHORTCODE = "|".join([enclosed(r"\{\{", "{}", r"\}"), enclosed(r"\{%", "%", r"\}")])
+"""Expressions and statements of templates, as a pattern: ``{{ name }}``, ``{% if a %}``."""
+
+
 class SourceText:
     """A text, and how the document writes each part."""
 

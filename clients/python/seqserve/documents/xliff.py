@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from seqserve.documents.messages import is_message, pieces, target
 from seqserve.documents.passage import Lines, Passage, joined_passages
 from seqserve.documents.pieces import Kind, Piece
+from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import ENTITY, TEXT, XML, Node, Role
 from seqserve.documents.xml_text import Table
 
@@ -20,6 +21,9 @@ _POSITIONS = {"open": Kind.START, "close": Kind.END}
 # Names of codes that begin and end an element, as Angular writes them.
 _NAMED = re.compile(r"(?P<start>START|OPEN|BEGIN)_|(?:CLOSE|END)_")
 _STATE = re.compile(r"(\sstate\s*=\s*)(?:\"[^\"]*\"|'[^']*')")
+# Texts of pages, where white space means a space, by their type or as Angular names their file.
+_PAGES = {"html", "xhtml", "htmlbody", "ng.template", "ng2.template"}
+_PAGE = XML._replace(keeps_space=False)
 # States of a target without a translation, in version 1.2.
 _UNTRANSLATED = {"new", "needs-translation"}
 
@@ -61,17 +65,20 @@ def parse(lines: Lines) -> Iterator[Passage]:
     A new target has the state ``needs-review-translation`` in version 1.2; in version 2 its segment
     has the state ``translated``. Elements with ``translate="no"`` stay.
     """
-    return joined_passages(_parts(_TABLE.read("".join(lines)), True))
+    return joined_passages(_parts(_TABLE.read("".join(lines)), True, XML))
 
 
-def _parts(parent: Node, is_text: bool) -> Iterator[str | Passage]:
+def _parts(parent: Node, is_text: bool, syntax: Syntax) -> Iterator[str | Passage]:
     for node in parent.children:
         is_inner = _is_text(node, is_text)
+        told = {node.attributes.get(name) for name in ("datatype", "original")}
+        own = _PAGE if told & _PAGES else syntax
         if node.name in ("trans-unit", "segment"):
-            yield _unit(node) if is_inner else Passage(line=1, source=node.raw, copied="marked")
+            marked = Passage(line=1, source=node.raw, copied="marked")
+            yield _unit(node, own) if is_inner else marked
         else:
             yield node.opening if node.children else node.raw
-            yield from _parts(node, is_inner)
+            yield from _parts(node, is_inner, own)
             yield node.closing if node.children else ""
 
 
@@ -79,7 +86,7 @@ def _is_text(node: Node, is_text: bool) -> bool:
     return {"yes": True, "no": False}.get(node.attributes.get("translate", ""), is_text)
 
 
-def _unit(unit: Node) -> str | Passage:
+def _unit(unit: Node, syntax: Syntax) -> str | Passage:
     children: dict[str, Node] = {}
     for child in unit.elements():
         children.setdefault(child.name, child)
@@ -106,7 +113,7 @@ def _unit(unit: Node) -> str | Passage:
     return target(
         # Its marks of segments are the target's, too.
         _TABLE.pieces(segmented if segmented.text == source.text else source, is_text=True),
-        XML,
+        syntax,
         kept=unit.raw,
         opening=opening,
         closing=f"</{name}>{rest}{unit.closing}",

@@ -25,6 +25,8 @@ from seqserve.documents.xml_source import (
     root_of,
 )
 
+# A run may declare prefixes that are in its format or in what it has.
+_DECLARED = re.compile(r"\sxmlns(?::[^\s=]+)?\s*=\s*(?:\"[^\"]*\"|'[^']*')")
 _UNREAD = {Role.KEPT, Role.MARKED, Role.OTHER_LANGUAGE, Role.DATA, Role.DELETED}
 
 
@@ -213,7 +215,8 @@ class _Reader:
         first = next(run.elements(), None)
         is_formatted = first is not None and roles.get(first.name) is Role.FORMAT
         form = self._format(first) if first and is_formatted else ""
-        opening, closing = f"<{run.prefix}r>{form}", f"</{run.prefix}r>"
+        declared = "".join(_DECLARED.findall(run.opening))
+        opening, closing = f"<{run.prefix}r{declared}>{form}", f"</{run.prefix}r>"
         space = "" if run.name in self._table.bare else ' xml:space="preserve"'
         around = f"{opening}<{run.prefix}t{space}>", f"</{run.prefix}t>{closing}"
         syntax = self._table.syntax

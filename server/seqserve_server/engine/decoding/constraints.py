@@ -9,6 +9,7 @@ import numpy as np
 from seqserve_server.contract.events import StopReason
 from seqserve_server.contract.options import (
     ANY_TOKEN,
+    BEGIN,
     DecodingOptions,
     Term,
     matched_prefix,
@@ -60,11 +61,11 @@ class Constraints:
         """
         options = self._options
         suppressed: set[int] = set()
-        for sequence in options.suppressed:
-            before = len(sequence) - 1
-            last = tuple(output[len(output) - before :])
-            if before <= len(output) and (last == sequence[:-1] or sequence[:-1] == (ANY_TOKEN,)):
-                suppressed.add(sequence[-1])
+        whole = (BEGIN, *output)
+        for *before, token in options.suppressed:
+            last = whole[max(0, len(whole) - len(before)) :]
+            if [*last] == before or (before == [ANY_TOKEN] and output):
+                suppressed.add(token)
         if options.no_repeat_ngram_size:
             suppressed |= _repeating(output, options.no_repeat_ngram_size)
         is_short = len(output) < options.min_decoding_length

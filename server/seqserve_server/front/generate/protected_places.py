@@ -68,6 +68,10 @@ def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
     return [_kept(_Edit(span, span, generated), text, span) for span in spans]
 
 
+def _is_cased(letter: str) -> bool:
+    return letter.lower() != letter.upper()
+
+
 class _Places:
     def __init__(
         self, text: str, source: str, spans: Sequence[Span], links: Sequence[Link]
@@ -111,6 +115,9 @@ class _Places:
             before = [link for link in self._links if link.source.begin < span.begin]
             last = max(before, key=lambda link: (link.source.begin, link.target.end), default=None)
             at = last.target.end if last else 0
+            while 0 < at < len(text) and text[at - 1 : at + 1].isalpha() and _is_cased(text[at]):
+                # A word of a script with spaces goes on.
+                at += 1
         else:
             at = round(len(text) * span.begin / len(source))
             while 0 < at < len(text) and not text[at].isspace():

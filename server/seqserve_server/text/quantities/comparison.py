@@ -1,85 +1,22 @@
 """Compares the quantities of a text and of its translation, which may be in another unit."""
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from functools import cache
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqserve_server.text.quantities.reading import Quantity, Reading
-from seqserve_server.text.quantities.side import Side, is_time, times_of
+from seqserve_server.text.quantities.side import (
+    Measure,
+    Side,
+    is_time,
+    measures,
+    sizes_in,
+    times_of,
+)
 from seqserve_server.text.quantities.words import is_known
-
-_CLOSE = Decimal("0.06")
-"""How much of a number may be rounded away."""
-_CLOSE_DEGREES = Decimal(2)
-# A scale, or what tells more of the unit: million miles, US gallons.
-_WORD = re.compile(r"[ -]?[^\W\d_]{1,12}(?=[ -])")
-
-
-class Measure(NamedTuple):
-    """A number with its unit."""
-
-    kind: str
-    """Dimension of the unit, such as length."""
-    size: Decimal
-    """Size of the unit, in the first unit of its kind."""
-    number: Decimal
-
-    def equals(self, other: "Measure") -> bool:
-        """Returns whether another number is this one in another unit, perhaps rounded."""
-        if self.kind != other.kind or self.size == other.size:
-            return False
-        value, others = self._value, other._value
-        if (self.size / other.size).normalize().as_tuple().digits == (1,):
-            return value == others
-        if self.kind == "temperature":
-            return abs(value - others) <= _CLOSE_DEGREES
-        return abs(value - others) <= max(value, others) * _CLOSE
-
-    @property
-    def _value(self) -> Decimal:
-        if self.kind == "temperature":
-            return (self.number - 32) / Decimal("1.8") if self.size > 1 else self.number
-        return self.number * self.size
-
-
-@cache
-def _units() -> list[tuple[str, re.Pattern[str], list[Decimal]]]:
-    text = Path(__file__).with_name("units.toml").read_text(encoding="utf-8")
-    return [
-        (
-            kind,
-            re.compile("[ \u00a0\u202f-]?(?:" + "|".join(f"({name})" for name in units) + ")"),
-            [*units.values()],
-        )
-        for kind, units in tomllib.loads(text, parse_float=Decimal).items()
-    ]
-
-
-def measures(quantity: Quantity, text: str) -> Iterator[Measure]:
-    """Yields what a quantity of a text, in small letters, may be with the unit after it."""
-    word = _WORD.match(text, quantity.end)
-    places = [quantity.end, *([word.end()] if word else [])]
-    numbers = [each for each in quantity.readings if isinstance(each, Decimal)]
-    for kind, pattern, sizes in _units():
-        found = next((match for place in places if (match := pattern.match(text, place))), None)
-        if found:
-            size = Decimal(sizes[(found.lastindex or 1) - 1])
-            yield from (Measure(kind, size, number) for number in numbers)
-
-
-def sizes_in(text: str, kind: str) -> set[Decimal]:
-    """Returns the sizes of the units of a kind that a text, in small letters, has."""
-    for own, pattern, sizes in _units():
-        if own == kind:
-            found = pattern.finditer(text)
-            return {Decimal(sizes[(match.lastindex or 1) - 1]) for match in found}
-    return set()
 
 
 class Difference(NamedTuple):
@@ -118,11 +55,49 @@ def differences(
             written.left = [each for each in written.left if each.digits]
     if not (read.left or written.left):
         is_ordered = is_known(source_language) and is_known(target_language)
-        return _swapped(pairs, source, target, is_ordered=is_ordered)
+        swapped = _swapped(pairs, source, target, is_ordered=is_ordered)
+        return swapped or _in_other_units(pairs, source.lower(), target.lower())
     if len(read.left) == len(written.left):
         return [*map(Difference, read.left, written.left)]
     lost = [Difference(each, None) for each in read.left]
     return lost + [Difference(None, each) for each in written.left]
+
+
+def _in_other_units(
+    pairs: Sequence[tuple[Quantity, Quantity]], source: str, target: str
+) -> list[Difference]:
+    """Finds equal numbers that count something else, or lack a sign: 80 %, 80 minutes; -5, 5."""
+    found = []
+    digits = re.findall(r"\d+", f"{source} {target}")
+    for one, other in sorted(pairs)[:_MOST_COMPARED]:
+        own, others = _counted(one, source), _counted(other, target)
+        # Of two equal numbers nothing tells which is which.
+        equal = digits.count(one.digits)
+        is_other = bool(own and others) and own.isdisjoint(others)
+        is_signed = _is_negative(one, source)
+        if is_signed != _is_negative(other, target):
+            is_other |= not _BELOW.search(target if is_signed else source)
+        if is_other and equal <= 2:
+            found.append(Difference(one, other))
+    return found
+
+
+def _is_negative(quantity: Quantity, text: str) -> bool:
+    return _MINUS.search(text, max(0, quantity.begin - 7), quantity.begin) is not None
+
+
+# Not between two numbers.
+_MINUS = re.compile(r"(?:\A|[^\w\s)%°.,/-]|(?<![\d)%°])\s)[-−]\Z|\bminus \Z")
+_BELOW = re.compile(
+    r"[-−–] ?\d|minus|below|under|negativ|zero|unter|null"
+    r"|moins|sous|meno|sotto|bajo|abaixo|onder|poniżej"
+)
+
+
+def _counted(quantity: Quantity, text: str) -> set[tuple[str, Decimal]]:
+    counted = {(each.kind, each.size) for each in measures(quantity, text)}
+    # "5 h" may be an hour of the day.
+    return counted | ({(quantity.kind, Decimal(0))} & {("money", 0), ("time", 0)})
 
 
 def _swapped(
@@ -131,7 +106,7 @@ def _swapped(
     """Finds quantities that have changed places.
 
     Two of one kind come in the order of the source, between languages whose order is alike, unless
-    each keeps the word after it: 3 km in 36 minutes, in 36 Minuten 3 km.
+    one keeps the initial of the word after it: 3 km in 36 minutes, in 36 Minuten 3 km.
     """
     found: dict[Quantity, Quantity] = {}
     for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):
@@ -139,10 +114,12 @@ def _swapped(
         if kinds[0] == kinds[1] and (written[0] == written[1] or "" in written):
             is_swapped = is_ordered and its.begin > others.begin and other.begin > one.end + 1
             if is_swapped and not kinds[0] and other.begin > one.end + _LONGEST_GAP:
-                initials = [_initial(source, each) for each in (one, other)]
-                is_swapped = initials != [_initial(target, each) for each in (its, others)]
+                words = [(_initial(source, one), _initial(target, its))]
+                words += [(_initial(source, other), _initial(target, others))]
+                is_swapped = not any(own == its_own != "" for own, its_own in words)
         else:
-            is_swapped = kinds == written[::-1]
+            # "6 euros instead of 9" is "6 instead of 9 euros".
+            is_swapped = kinds == written[::-1] and ("" not in kinds or its.begin > others.begin)
         if is_swapped and its.readings != others.readings:
             found |= {one: others, other: its}
     return [*map(Difference, found.keys(), found.values())]
@@ -223,7 +200,7 @@ def _pair_parts(side: Side, other: Side) -> None:
     for each in side.left[:]:
         text = side.text[each.begin : each.end]
         parts = re.findall(r"\d+", text)
-        if len(parts) < 2 or not all(map(str.isdecimal, parts)):
+        if len(parts) < 2 or "," in text or not all(map(str.isdecimal, parts)):
             continue
         found = []
         for part in map(Decimal, parts):
@@ -244,7 +221,10 @@ def _pair_converted(side: Side, other: Side) -> None:
         others = (one for one in other.left if _is_equal(own, measures(one, texts[1])))
         if found := next(others, None):
             other.left.remove(found)
-        elif not _is_equal(own, _measures_in_words(own, other, texts[1])):
+        elif _is_equal(own, _measures_in_words(own, side, texts[0])) or not _is_equal(
+            own, _measures_in_words(own, other, texts[1])
+        ):
+            # Of "a mile is 1,600 meters" the mile tells nothing of the meters.
             continue
         side.left.remove(each)
 
@@ -254,7 +234,9 @@ def _is_equal(measured: Sequence[Measure], others: Iterable[Measure]) -> bool:
 
 
 def _measures_in_words(own: Sequence[Measure], other: Side, text: str) -> Iterator[Measure]:
-    numbers = [each for each in other.words if isinstance(each, Decimal)]
+    numbers = {each for each in other.words if isinstance(each, Decimal)}
+    if "a" in other.words:
+        numbers.add(Decimal(1))
     for kind in {each.kind for each in own}:
         for size in sizes_in(text, kind):
             yield from (Measure(kind, size, number) for number in numbers)

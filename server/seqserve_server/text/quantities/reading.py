@@ -4,10 +4,18 @@ import re
 from bisect import bisect
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from seqserve_server.text.quantities.words import is_known, months, scale_at
+from seqserve_server.text.quantities.words import (
+    COMMA,
+    POINT,
+    fraction_at,
+    is_known,
+    minutes_before,
+    months,
+    scale_at,
+    values_of,
+)
 
 Reading: TypeAlias = Decimal | str
 """A number; or a code ("#kx7"), a month ("m7"), a time of the day ("t930", in minutes), an hour of
@@ -40,10 +48,18 @@ _SPACED_NUMBER = re.compile(
     rf"{_CODE_LETTERS}(\d{{1,3}}(?: \d{{3}})+(?!\d)(?:,\d+)?|\d+(?:[.,:']\d+)*)([A-Za-z\d]*)"
 )
 _TIME = re.compile(
-    r"(\d{1,2})(?:[:.]| ?[hH] ?| Uhr | heures? | uur |[시時点點时] ?)([0-5]\d)(?!\d|[.,:]\d)"
+    # Not "15 Uhr 20 Leute".
+    r"(\d{1,2})(?:[:.]| ?[hH] ?| Uhr (?!\d\d [A-ZÄÖÜ])| heures? | uur |[시時点點时] ?)"
+    r"([0-5]\d)(?!\d|[.,:]\d)"
 )
 _DATE = re.compile(
     r"(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d{2})(?!\d)|\d{4}([/-])\d{1,2}\4\d{1,2}(?!\d)"
+)
+# A date without a year, in languages whose numbers have commas: 3.10.
+_DAY = re.compile(r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.(?!\d)")
+# "6 to 8 p.m."
+_LATER_HALF = re.compile(
+    r" ?(?:to|until|and|[-–]) ?\d\d?(?:[:.]\d\d)? ?([ap])\.? ?m\b", re.IGNORECASE
 )
 _HALF_OF_DAY = re.compile(r" ?([ap])(?:\. ?m\b|m\b)", re.IGNORECASE)
 _UNIT = re.compile(r" ?([%‰€$£¥]|[^\W\d_]{1,15})")
@@ -57,13 +73,10 @@ _KINDS = {
 }
 _CURRENCY_SIGNS = ("€", "$", "£", "¥")
 _CURRENCIES = frozenset(["EUR", "USD", "GBP", "CHF", "JPY", "PLN", "US", "CA", "AU"])
-POINT = frozenset(["en", "ko", "ja", "zh", "he", "th", "hi"])
-COMMA = frozenset(["de", "fr", "pt", "it", "nl", "pl", "ru", "uk", "cs", "sv", "da", "fi", "tr"])
 _BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
 _LONGEST_BETWEEN = 12
 _LONGEST_NUMBER = 24
 _YEARS = range(1000, 2101)
-_CENTURIES = range(1000, 2101, 100)
 
 
 def has_digit(text: str) -> bool:
@@ -77,35 +90,49 @@ def quantities_in(text: str, language: str) -> list[Quantity]:
     if not plain.isascii():
         plain = _OTHER_DIGIT.sub(lambda match: str(int(match[0])), plain)
     found = [*_numbers(plain, language)]
-    small = plain.lower()
-    # A capital may have two small letters: "İ".
-    if not found or not is_known(language) or len(small) != len(plain):
-        return found
-    return _with_months(small, language, found)
+    return _with_months(plain, language, found) if found and is_known(language) else found
 
 
 def _numbers(text: str, language: str) -> Iterator[Quantity]:
     end = 0
     pattern = _NUMBER if language in POINT else _SPACED_NUMBER
     while match := pattern.search(text, end):
+        if " " in match[0] and _is_code(match[1] or "", ""):
+            # "das X300 649 Euro" is a code and a number.
+            match = _NUMBER.match(text, match.start()) or match
         letters, number, ending = match.groups(default="")
         begin, end = match.start(2), match.end()
-        if not letters and (date := _DATE.match(text, begin)) and _is_date(date):
+        is_price = text[max(0, begin - 2) : begin].strip() in _CURRENCY_SIGNS
+        if not letters and (date := _date(text, begin, language)):
             end = date.end()
             yield from _parts(text, begin, end, "day")
-        elif not letters and (time := _TIME.match(text, begin)) and int(time[1]) <= 24:
+        elif (
+            not (letters or is_price) and (time := _TIME.match(text, begin)) and int(time[1]) <= 24
+        ):
             end = time.end()
             yield _time(text, time, language)
         elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending):
             yield _code(match)
-        elif number.isdigit() or _values(number, language):
+        elif number.isdigit() and (fraction := fraction_at(text, end)):
+            part, end = fraction
+            value = {Decimal(number) + part}
+            yield Quantity(begin, end, frozenset(value), number, _kind_after(text, end))
+        elif number.isdigit() and (added := minutes_before(text, begin, language)):
+            times = {_minutes(hour, added) for hour in (int(number), int(number) + 12)}
+            yield Quantity(begin, end, frozenset(times), number, "time")
+        elif number.isdigit() or values_of(number, language):
             yield _number(text, begin, number, letters, ending, language)
         else:
             yield from _parts(text, begin, begin + len(number), "")
 
 
-def _is_date(match: re.Match[str]) -> bool:
-    return not match[1] or (max(int(match[1]), int(match[3])) <= 31 and "00" not in match.groups())
+def _date(text: str, begin: int, language: str) -> re.Match[str] | None:
+    date = _DATE.match(text, begin)
+    if date and (
+        not date[1] or (max(int(date[1]), int(date[3])) <= 31 and "00" not in date.groups())
+    ):
+        return date
+    return _DAY.match(text, begin) if language in COMMA else None
 
 
 def _is_code(letters: str, ending: str) -> bool:
@@ -150,11 +177,11 @@ def _time(text: str, match: re.Match[str], language: str) -> Quantity:
         if 0 < hour < 12:
             readings.add(_minutes(hour + 12, minute))
     if text[match.end(1)] == "." and not half:
-        readings |= _values(match[0], language)
+        readings |= values_of(match[0], language)
     if not minute and not (half and hour == 12):
         readings.add(Decimal(hour))
-    is_time = half or text[match.end(1)] != "." or _kind_after(text, end) == "time"
-    kind = "time" if is_time else ""
+    may_be_number = not half and text[match.end(1)] == "." and _kind_after(text, end) != "time"
+    kind = "" if may_be_number else "time"
     return Quantity(match.start(), end, frozenset(readings), match[1] + match[2], kind)
 
 
@@ -166,7 +193,7 @@ def _number(
     text: str, begin: int, number: str, letters: str, ending: str, language: str
 ) -> Quantity:
     end = begin + len(number)
-    values = _values(number, language)
+    values = values_of(number, language)
     unit = _UNIT.match(text, end)
     kind = _kind_after(text, end)
     before = text[max(0, begin - 4) : begin].strip()
@@ -203,6 +230,8 @@ def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
     if half and 1 <= value <= 12:
         noon = _minutes(value % 12 + 12 * (half[1] in "pP"), 0)
         return {noon} if value == 12 else {noon, Decimal(value)}
+    if value <= 12 and (later := _LATER_HALF.match(text, end)):
+        found.add(_minutes(value % 12 + 12 * (later[1] in "pP"), 0))
     if value <= 12:
         found.add(f"m{value}" if kind in ("day", "month") else f"h{value}")
     if kind == "time" and value <= 24:
@@ -213,7 +242,7 @@ def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
         found.add(_minutes(value, 0))
     if end - begin == 2 and (_AFTER_YEAR.match(text, end) or text.endswith(_BEFORE_YEAR, 0, begin)):
         found |= {Decimal(century + value) for century in (1800, 1900, 2000)}
-    elif value in _CENTURIES and _AFTER_YEAR.match(text, end):
+    elif value in _YEARS and not value % 100 and _AFTER_YEAR.match(text, end):
         found.add(Decimal(value // 100 + 1))
     return found
 
@@ -223,45 +252,20 @@ _BEFORE_YEAR = ("/", ".", "-", "'", "années ", "años ", "anos ", "anni ", "jar
 _AFTER_YEAR = re.compile(r"'?s\b|ern?\b")
 
 
-def _values(number: str, language: str) -> set[Decimal]:
-    """Returns the numbers that digits and marks may mean; none if they are no number."""
-    marks = [mark for mark in number if not mark.isdigit()]
-    if not marks:
-        return {Decimal(number)}
-    first, *rest = re.split(r"\D", number)
-    last = marks[-1]
-    if len(set(marks)) > 1:
-        is_number = last in ".," and marks.count(last) == 1 and len(set(marks)) == 2
-        if is_number and _is_grouped([first, *rest[:-1]]):
-            return {Decimal("".join([first, *rest[:-1]]) + "." + rest[-1])}
-        return set()
-    if last == ":":
-        return set()
-    is_grouped = _is_grouped([first, *rest])
-    whole: set[Decimal] = {Decimal("".join([first, *rest]))} if is_grouped else set()
-    if len(marks) > 1 or last in "' ":
-        return whole
-    part: set[Decimal] = {Decimal(f"{first}.{rest[0]}")}
-    if not is_grouped or language in (POINT if last == "." else COMMA):
-        return part
-    return whole if language in (COMMA if last == "." else POINT) else whole | part
-
-
-def _is_grouped(parts: list[str]) -> bool:
-    first, *rest = parts
-    return 1 <= len(first) <= 3 and first != "0" and all(len(part) == 3 for part in rest)
-
-
 def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quantity]:
     """Adds the names of months that are next to a number."""
-    found = list(numbers)
+    found, small = list(numbers), text.lower()
     begins = [number.begin for number in numbers]
-    for match in months(language).finditer(text):
+    # A capital may have two small letters: "İ".
+    for match in months(language).finditer(small) if len(small) == len(text) else ():
         begin, end = match.span()
+        if language == "en" and text[begin].islower():
+            # "Children under 16 may come."
+            continue
         index = bisect(begins, begin)
         for place in range(max(0, index - 1), min(index + 1, len(numbers))):
             number = numbers[place]
-            gap = text[number.end : begin] if place < index else text[end : number.begin]
+            gap = small[number.end : begin] if place < index else small[end : number.begin]
             is_near = len(gap) <= _LONGEST_BETWEEN and _BETWEEN.fullmatch(gap)
             if is_near and (number.kind == "year" or len(number.digits) <= 2):
                 if number.kind != "year":
@@ -269,20 +273,3 @@ def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quan
                 found.append(Quantity(begin, end, frozenset([f"m{match.lastindex}"]), "", "month"))
                 break
     return sorted(found)
-
-
-def romans_in(text: str) -> Iterator[Decimal]:
-    """Yields the values of Roman numerals."""
-    for match in _ROMAN.finditer(text):
-        values = [_ROMANS[letter] for letter in match[0]]
-        signed = (
-            -value if value < following else value for value, following in pairwise([*values, 0])
-        )
-        # "World War I", but not "when I".
-        before = text[: match.start()].rstrip()
-        if match[0] != "I" or before[before.rfind(" ") + 1 :].istitle():
-            yield Decimal(sum(signed))
-
-
-_ROMAN = re.compile(r"(?<![^\W\d_])[IVXLCDM]{1,8}(?=(?:er?|ème|th)?(?![^\W\d_]))")
-_ROMANS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}

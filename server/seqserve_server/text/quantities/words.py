@@ -1,13 +1,14 @@
-"""Numbers and months in words, of the languages of ``words.toml``."""
+"""What numbers mean, in digits with marks and in words, and months; see ``words.toml``."""
 
 import re
 import tomllib
 from collections.abc import Collection, Iterator
 from decimal import Decimal
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import numeric
 
 _VALUES = [
     *map(Decimal, (*range(20), *range(20, 100, 10), 100, 10**3, 10**6, 10**9, 10**12)),
@@ -54,6 +55,31 @@ def date(language: str, day: str, month: int, year: str) -> str:
     form, end = _table()[language]["date"]
     written: str = (form + (end if year else "")).format(day=day, month=name, year=year)
     return written
+
+
+def minutes_before(text: str, hour: int, language: str) -> int:
+    """Returns the minutes that words before the place of an hour add to it: half past 7, halb 8."""
+    before = f" {text[max(0, hour - _LONGEST_CLOCK) : hour]}".lower()
+    clock = _table()[language].get("clock", {}) if is_known(language) else {}
+    return next((int(clock[each]) for each in clock if before.endswith(f" {each} ")), 0)
+
+
+_LONGEST_CLOCK = 14
+
+
+# What adds to a whole number: 1½, 2 1/2, 2 and a half.
+_FRACTION = re.compile(r" ?([½¼¾⅓⅔])| ([1-9])/([2-9])(?![\d/])| (?:and a|und ein) hal[bf]")
+_PLACES = Decimal("0.01")
+
+
+def fraction_at(text: str, place: int) -> tuple[Decimal, int] | None:
+    """Returns the fraction that a text has behind a number, and where it ends."""
+    match = _FRACTION.match(text, place)
+    if match is None:
+        return None
+    sign, part, whole = match.groups()
+    value = Decimal(part or 1) / Decimal(whole or 2)
+    return Decimal(numeric(sign) if sign else value).quantize(_PLACES), match.end()
 
 
 def numbers_in(text: str, language: str) -> Iterator[Decimal]:
@@ -171,3 +197,54 @@ def _numerals(language: str) -> _Numerals:
     words.sort(reverse=True)
     pattern = re.compile("|".join(f"({word})" for _, word, _ in words))
     return _Numerals(pattern, [Decimal(0), *(value for _, _, value in words)], join)
+
+
+def romans_in(text: str) -> Iterator[Decimal]:
+    """Yields the values of Roman numerals."""
+    for match in _ROMAN.finditer(text):
+        values = [_ROMANS[letter] for letter in match[0]]
+        signed = (
+            -value if value < following else value for value, following in pairwise([*values, 0])
+        )
+        # "World War I", but not "when I".
+        before = text[: match.start()].rstrip()
+        if match[0] != "I" or before[before.rfind(" ") + 1 :].istitle():
+            yield Decimal(sum(signed))
+
+
+_ROMAN = re.compile(r"(?<![^\W\d_]|°)(?<!° )[IVXLCDM]{1,8}(?=(?:er?|ème|th)?(?![^\W\d_]))")
+_ROMANS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+
+
+POINT = frozenset(["en", "ko", "ja", "zh", "he", "th", "hi"])
+COMMA = frozenset(["de", "fr", "pt", "it", "nl", "pl", "ru", "uk", "cs", "sv", "da", "fi", "tr"])
+"""Languages by the mark before their decimals."""
+
+
+def values_of(number: str, language: str) -> set[Decimal]:
+    """Returns the numbers that digits and marks may mean; none if they are no number."""
+    marks = [mark for mark in number if not mark.isdigit()]
+    if not marks:
+        return {Decimal(number)}
+    first, *rest = re.split(r"\D", number)
+    last = marks[-1]
+    if len(set(marks)) > 1:
+        is_number = last in ".," and marks.count(last) == 1 and len(set(marks)) == 2
+        if is_number and _is_grouped([first, *rest[:-1]]):
+            return {Decimal("".join([first, *rest[:-1]]) + "." + rest[-1])}
+        return set()
+    if last == ":":
+        return set()
+    is_grouped = _is_grouped([first, *rest])
+    whole: set[Decimal] = {Decimal("".join([first, *rest]))} if is_grouped else set()
+    if len(marks) > 1 or last in "' ":
+        return whole
+    part: set[Decimal] = {Decimal(f"{first}.{rest[0]}")}
+    if not is_grouped or language in (POINT if last == "." else COMMA):
+        return part
+    return whole if language in (COMMA if last == "." else POINT) else whole | part
+
+
+def _is_grouped(parts: list[str]) -> bool:
+    first, *rest = parts
+    return 1 <= len(first) <= 3 and first != "0" and all(len(part) == 3 for part in rest)

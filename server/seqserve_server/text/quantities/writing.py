@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from seqserve_server.text.quantities.reading import COMMA, POINT, Quantity, quantities_in
-from seqserve_server.text.quantities.words import date, is_known
+from seqserve_server.text.quantities.reading import Quantity, quantities_in
+from seqserve_server.text.quantities.words import COMMA, POINT, date, is_known
 
 _EXCHANGED = str.maketrans(",.", ".,")
 # Separators between the parts of a phone number, or of a date in digits.
@@ -74,9 +74,9 @@ def _date(group: Sequence[Quantity], text: str, source: str, target: str) -> str
 
 
 def _form(quantity: Quantity, text: str, source: str, target: str) -> str:
-    times = [each for each in map(str, quantity.readings) if each[0] == "t"]
-    if quantity.kind == "time" and len(times) == 1 and target != "en":
-        hour, minute = divmod(int(times[0][1:]), 60)
+    times = [int(each[1:]) for each in map(str, quantity.readings) if each[0] == "t"]
+    if quantity.kind == "time" and times:
+        hour, minute = divmod(min(times), 60)
         return f"{hour}:{minute:02}" if minute else str(hour)
     begin = quantity.begin
     own = text[begin : quantity.end]

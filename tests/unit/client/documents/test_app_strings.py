@@ -27,6 +27,10 @@ def resources(text: str) -> str:
             '<item name="a" type="string">one</item><item type="dimen">2dp</item>',
             '<item name="a" type="string">«one»</item><item type="dimen">2dp</item>',
         ),
+        (
+            "<string>\n  one \r\n\ttwo\\nthree  \n</string>",
+            "<string>\n  «one two\\nthree»  \n</string>",
+        ),
         ("<string>@string/other</string><string/>", None),
         ("<style><item>one</item></style><integer>1</integer>", None),
         ("<string>12 %1$s</string>", None),

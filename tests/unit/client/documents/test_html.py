@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
 
-from .marking import marked, passages_of, sent
+from .marking import in_capitals, marked, passages_of, sent
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,26 @@ PIECES += [
 @given(st.lists(st.sampled_from(PIECES)).map("".join) | st.text())
 def test_any_markup_is_kept_to_the_byte(html: str) -> None:
     passages_of(Format.HTML, html)
+
+
+def test_what_a_program_fills_in_stays() -> None:
+    html = (
+        '<p {% if a == "b" %}class="c"{% endif %}>d {{< e "f" >}} g</p><a href="{{ h "i" }}" '
+        'title="{{ j }}" aria-label="k">l <%= m > n %></a>{{ o }}{% p %}'
+    )
+    passages = passages_of(Format.HTML, html)
+    assert in_capitals(passages) == (
+        '<p {% if a == "b" %}class="c"{% endif %}>D {{< e "f" >}} G</p><a href="{{ h "i" }}" '
+        'title="{{ j }}" aria-label="K">L <%= m > n %></a>{{ o }}{% p %}'
+    )
+
+
+def test_what_a_template_has_is_read_as_elsewhere() -> None:
+    html = (
+        "<p>a</p><template><script>no</script><h2>b</h2><i translate='no'>no</i><p>c</template>d"
+        "<table><template><tr><td>e<td lang=fr>no</table>"
+    )
+    assert sent(passages_of(Format.HTML, f"<html lang=en>{html}")) == ["a", "b", "c", "d", "e"]
 
 
 def test_what_stays_is_named_with_its_reason() -> None:

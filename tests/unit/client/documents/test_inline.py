@@ -49,6 +49,11 @@ def test_raised_numbers_are_no_part_of_the_word_before_them() -> None:
         # Each has a word; where there are too few, one keeps its own.
         ("<b>a</b> b <i>c</i>", "A B", "a a", "<b>A</b> <i>B</i>"),
         ("<b>a</b> b <i>c & d</i>", "A", "a", "<b>A</b> <i>c &amp; d</i>"),
+        # Parts of words that are repeated.
+        ("H<sub>2</sub>O is wet", "Nass ist H2O", "wet is H2O", "Nass ist H<sub>2</sub>O"),
+        ("an <i><b>i</b>Pad</i> a", "A iPad", "a iPad", "A <i><b>i</b>Pad</i>"),
+        ("CO<u>2</u> or CO<i>2</i>", "CO2, CO2", "CO2 or CO2", "CO<u>2</u>, CO<i>2</i>"),
+        ("<b>un</b>safe or safe", "safe", "safe", "<b>safe</b>"),
         # One run of words, the shortest that has most of them.
         ("<b>give up</b> it", "gib es auf", "give it up", "<b>gib</b> es auf"),
         # All of what is around it, punctuation too.
@@ -79,7 +84,7 @@ def test_tags_follow_their_words(html: str, target: str, words: str, expected: s
         ("So *very* **good**\n", ["So very good"], "So *very* **good**\n"),
         ("**a *b* c**, d", ["a b c, d"], "**a *b* c**, d"),
         ("[Home](a) › [Shoes](b)", ["Home", "Shoes"], None),
-        ('See [the _a_](a.md "t") ![i](i.png) ~~b~~', ["See the a b"], None),
+        ('See [the _a_](a.md "t") ![i](i.png) ~~b~~', ["t", "i", "See the a b"], None),
         ("I have **3** cats", ["I have 3 cats"], None),
         ("# A **b**\n\n- [ ] c *d*\n", ["A b", "c d"], None),
         ("a * b * c, 2*3 and d", ["a * b * c, 2*3 and d"], r"a * b * c, 2\*3 and d"),

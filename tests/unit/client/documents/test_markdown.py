@@ -13,6 +13,24 @@ from .marking import in_capitals, passages_of, sent, written
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
+@pytest.mark.parametrize(
+    ("target", "written_target"),
+    [
+        ("b: c", '"b: c"'),
+        ("[b] c", '"[b] c"'),
+        ('b "c" #', '"b \\"c\\" #"'),
+        ("b #1:2", '"b #1:2"'),
+    ],
+)
+def test_a_plain_field_is_quoted_where_it_would_mean_something(
+    target: str, written_target: str
+) -> None:
+    passages = passages_of(Format.MARKDOWN, "---\ntitle: a\n---\n")
+    assert (
+        written(passages, lambda _: Translation(target)) == f"---\ntitle: {written_target}\n---\n"
+    )
+
+
 def with_word(markdown: str, text: str, translation: str) -> str:
     """The document with this text translated; others stay."""
     passages = passages_of(Format.MARKDOWN, markdown)
@@ -41,10 +59,39 @@ def with_word(markdown: str, text: str, translation: str) -> str:
             "see https://x.y/a_b?c=d&amp;e (www.x.y). **http://x.y/(z)**, c",
             "SEE https://x.y/a_b?c=d&amp;e (www.x.y). **http://x.y/(z)**, C",
         ),
+        # Addresses with shortcodes.
+        (
+            'a [b *c*]({{< ref "d e.md" >}}) f [g]({% link h i %}) [j](/k/{{ l }}/m "n")',
+            'A [B *C*]({{< ref "d e.md" >}}) F [G]({% link h i %}) [J](/k/{{ l }}/m "N")',
+        ),
+        ('a ![b]({{< c "d" >}}) e', 'A ![B]({{< c "d" >}}) E'),
+        # Texts of images, and titles of links.
+        (
+            "a ![b c](d.png \"e 'f'\") [g](h 'i') [![j](k)](l \"m\")",
+            "A ![B C](d.png \"E \\'F\\'\") [G](h 'I') [![J](k)](l \"M\")",
+        ),
+        ('![a](b)\n\n![](c "d")\n\n![`e`](f)', '![A](b)\n\n![](c "D")\n\n![`e`](f)'),
+        # Code in shortcodes.
+        (
+            "a\n{% highlight c %}\nb\n\n# c\n{% endhighlight %}\nd",
+            "A\n{% highlight c %}\nb\n\n# c\n{% endhighlight %}\nD",
+        ),
+        ("{{< highlight c >}}\nb\n{{< /highlight >}}\n",) * 2,
+        ("{% highlight c %}\nb\n", "{% highlight c %}\nB\n"),
+        # Expressions in tags.
+        ("<img src={a('b')} alt=\"c\" />", "<img src={a('b')} alt=\"C\" />"),
+        (
+            "a <b className={c}>d</b> <E f={{g: 'h'}} i={() => j}>k</E> l",
+            "A <b className={c}>D</b> <E f={{g: 'h'}} i={() => j}>K</E> L",
+        ),
+        (
+            '<Card\n  title="a b"\n  icon={<C />}\n>\nd\n</Card>',
+            '<Card\n  title="A B"\n  icon={<C />}\n>\nD\n</Card>',
+        ),
         ("to ann.lee+b@mail.x.org, or @bob", "TO ann.lee+b@mail.x.org, OR @BOB"),
         # What is at a place behind what is kept stays behind it, with its white space.
         ("https://x.y/a_b {.c}, d", "https://x.y/a_b {.c}, D"),
-        ("`a` \\[b `c` ![i](j)] d", "`a` \\[B `c` ![i](j)\\] D"),
+        ("`a` \\[b `c` ![i](j)] d", "`a` \\[B `c` ![I](j)\\] D"),
         # A note in the text of a link.
         ("a [[^1] b](u) c", "A [[^1] B](u) C"),
     ],
@@ -59,8 +106,13 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ("::: tip My title\nSome *text*.\n:::\n", "::: tip MY TITLE\nSOME *TEXT*.\n:::\n"),
         (":::note[My title]{.a}\nText\n:::\n", ":::note[MY TITLE]{.a}\nTEXT\n:::\n"),
         ("/// note | My title\ntext\n///\n", "/// note | MY TITLE\nTEXT\n///\n"),
-        ("+++\ntitle = 'a'\n+++\nb\n", "+++\ntitle = 'a'\n+++\nB\n"),
-        ("---\ntitle: a\n---\nb\n", "---\ntitle: a\n---\nB\n"),
+        # Front matter: what a reader sees.
+        ("+++\ntitle = 'a'\nslug = 'a'\n+++\nb\n", "+++\ntitle = 'A'\nslug = 'a'\n+++\nB\n"),
+        ("---\ntitle: a\ntags: [a]\n---\nb\n", "---\ntitle: A\ntags: [a]\n---\nB\n"),
+        (
+            "---\ntitle: \"a \\\"b\\\"\" # c\n- text: 'it''s'\r\nalt: a: b\ntext: true\n---\n",
+            '---\ntitle: "A \\"B\\"" # c\n- text: \'IT’S\'\r\nalt: a: b\ntext: true\n---\n',
+        ),
         ("> [!NOTE]\n> some\n> text\n", "> [!NOTE]\n> SOME TEXT\n"),
         ("> [!tip]- Title\n> text\n", "> [!tip]- TITLE\n> TEXT\n"),
         ("$$\na = b\n$$\n\nso $a_1 = b$ is\n", "$$\na = b\n$$\n\nSO $a_1 = b$ IS\n"),

@@ -16,6 +16,18 @@ REVIEW = '<target state="needs-review-translation">'
 
 
 @pytest.mark.parametrize(
+    ("attribute", "text"),
+    [('datatype="html"', "a b"), ('original="ng2.template"', "a b"), ('id="html"', "a\n  b")],
+)
+def test_line_ends_in_texts_of_pages_are_spaces(attribute: str, text: str) -> None:
+    unit = "<source>\n  a\n  b\n</source>"
+    for opening in (f"<file {attribute}><trans-unit>", f"<file><trans-unit {attribute}>"):
+        document = f"<xliff>{opening}{unit}</trans-unit></file></xliff>"
+        assert sent(passages_of(Format.XLIFF, document)) == [text]
+        assert f">\n  «{text}»\n</target>" in marked(Format.XLIFF, document)
+
+
+@pytest.mark.parametrize(
     ("unit", "expected"),
     [
         ("<source>a</source>", f"<source>a</source>{REVIEW}«a»</target>"),

@@ -16,6 +16,7 @@ RIGHT = {
         "J. R. R. Tolkien wrote it.| I read it at No. 5 Main St. yesterday.",
         "The U.S. economy grew by 2.5 percent.| Visit www.example.com.| Now!",
         "Wait...| What?| No!",
+        "Open Mon.–Fri., 9 a.m.–5 p.m.| See Sect. 4 on max. temp. values.",
     ],
     "de": [
         "Herr Dr. Müller kommt am 3. Oktober um 15.30 Uhr.| Das ist z. B. in Köln.",
@@ -64,6 +65,23 @@ def divided(text: str, mode: str, language: str = "en") -> str:
 def test_sentences(language: str, marked: str) -> None:
     text = marked.replace("|", "")
     assert divided(text, "sentences", language) == marked.replace("| ", "|")
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("Home | Our shop · Toys", ["Home", "|", "Our shop", "·", "Toys"]),
+        ("• Buy milk. It rains.", ["•", "Buy milk.", "It rains."]),
+        ("- Are you here? I am.", ["-", "Are you here?", "I am."]),
+        ("a|b, -5 and 3 - 2", ["a|b, -5 and 3 - 2"]),
+        ("\tName \t\tPrice\tIt is. No.", ["Name", "Price", "It is.", "No."]),
+        ("| | a → b", ["|", "|", "a", "→", "b"]),
+        ("a {{ b | c }} or `d | e` | f", ["a {{ b | c }} or `d | e`", "|", "f"]),
+    ],
+)
+def test_signs_divide_items(text: str, items: list[str]) -> None:
+    parts = chain.from_iterable(split(text, Segmentation(SegmentationMode.SENTENCES)))
+    assert [text[slice(*span)] for span in parts] == items
 
 
 def test_a_line_break_ends_a_sentence() -> None:

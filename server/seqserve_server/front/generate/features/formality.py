@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import seqserve_server.text
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED
-from seqserve_server.contract.options import ANY_TOKEN
+from seqserve_server.contract.options import ANY_TOKEN, BEGIN
 from seqserve_server.front.generate.records import Asked, Feature, Part
 
 TokenIds: TypeAlias = tuple[int, ...]
@@ -63,18 +63,22 @@ class _Formality(Feature):
             elif word.istitle() and len(ids) == 1:
                 self._beside_others.append((ANY_TOKEN, *ids))
         self._others = re.compile(rf"\b(?:{source['others']})\b")
+        self._is_order = re.compile(re.sub(r"\|\n", "", source["orders"]))
+        forms = target["orders"].split() if wish == "more" else []
+        # They may be other words elsewhere: "Frage".
+        texts = [*forms, *(f"Bitte {each.lower()}" for each in forms)]
+        self._orders = [(BEGIN, *tokenizer.encode_target(text)[:-1]) for text in texts]
         self._max_rows = asked.model.engine.capacity.max_rows
 
     def read(self, part: Part) -> Part:
         decoding = part.decoding
-        has_others = self._others.search(part.text.lower())
+        text = part.text.lower()
+        words = self._beside_others if self._others.search(text) else self.suppressed
+        if self._is_order.match(text):
+            words = [*words, *self._orders]
         # The caller's own terms and prefix may have the other form.
         wanted = (decoding.prefix, *decoding.terms)
-        suppressed = [
-            ids
-            for ids in (self._beside_others if has_others else self.suppressed)
-            if not any(_has(each, ids) for each in wanted)
-        ]
+        suppressed = [ids for ids in words if not any(_has(each, ids) for each in wanted)]
         room = max(0, MAX_SUPPRESSED - len(decoding.suppressed))
         decoding = replace(decoding, suppressed=(*decoding.suppressed, *suppressed[:room]))
         is_greedy = decoding.beam_size == 1 and decoding.sampling is None
@@ -88,7 +92,7 @@ def _forms(words: str) -> list[str]:
 
 
 def _has(ids: TokenIds, part: TokenIds) -> bool:
-    part = part[part[0] == ANY_TOKEN :]
+    part = part[part[0] < 0 :]
     return any(ids[at : at + len(part)] == part for at in range(len(ids)))
 
 

@@ -8,7 +8,7 @@ from tests.unit.server.engine.decoding.table import EOS, VOCABULARY_SIZE, make_o
 from tokenizers import decoders, models
 
 from seqserve_server.contract.events import StopReason
-from seqserve_server.contract.options import ANY_TOKEN, DecodingOptions
+from seqserve_server.contract.options import ANY_TOKEN, BEGIN, DecodingOptions
 from seqserve_server.engine.decoding.constraints import Constraints, End
 
 
@@ -36,6 +36,12 @@ def test_all_end_tokens_are_suppressed_below_the_minimum_length() -> None:
 def test_a_token_may_be_suppressed_after_any_other() -> None:
     some = constraints(suppressed=((ANY_TOKEN, 6),))
     assert (some.suppressed([]), some.suppressed([5]), some.suppressed([5, 4])) == ([], [6], [6])
+
+
+def test_tokens_may_be_suppressed_at_the_beginning() -> None:
+    some = constraints(suppressed=((BEGIN, 6), (BEGIN, 7, 8)))
+    assert (some.suppressed([]), some.suppressed([5]), some.suppressed([7])) == ([6], [], [8])
+    assert some.suppressed([5, 7]) == []
 
 
 def test_the_last_token_of_a_suppressed_sequence_is_suppressed_after_the_others() -> None:

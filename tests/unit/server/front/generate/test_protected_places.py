@@ -63,6 +63,18 @@ def test_what_the_model_left_out_is_inserted_behind_the_word_before_it() -> None
     assert (message.text, placements(message)) == ("Heute sahen {a} wir dort", [INSERTED])
 
 
+def test_what_is_inserted_does_not_divide_a_word() -> None:
+    message = pb.Hypothesis(text="Startseite jetzt", stop_reason=pb.STOP_REASON_EOS)
+    # The end of the word attends to what follows.
+    links = message.alignment
+    links.source_begins.extend([0, 9])
+    links.source_ends.extend([4, 12])
+    links.target_begins.extend([0, 5])
+    links.target_ends.extend([5, 16])
+    restore(message, "Home {a} now", [Span(5, 8)])
+    assert (message.text, placements(message)) == ("Startseite {a} jetzt", [INSERTED])
+
+
 def test_at_the_begin_it_stays_at_the_begin() -> None:
     message = kept("{a} is here", "ist hier", [1, 2], "{a}")
     assert (message.text, placements(message)) == ("{a} ist hier", [INSERTED])

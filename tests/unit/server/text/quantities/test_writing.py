@@ -10,6 +10,7 @@ from seqserve_server.text.quantities.writing import written
         ("$1,250.50 for 5 books", "de", ["1.250,50", "5"]),
         ("order #84917", "de", ["#84917"]),
         ("at 3:30 p.m. or 9 am", "de", ["15:30", "9"]),
+        ("at half past 7 or 8:15", "de", ["7:30", "8:15"]),
         ("July 20th, 2019, page 4", "de", ["20. Juli 2019", "4"]),
         ("on the 3rd of May", "es", ["3 de mayo"]),
         ("20 July 2019", "pl", ["20 lipca 2019"]),
@@ -21,6 +22,11 @@ from seqserve_server.text.quantities.writing import written
 )
 def test_forms(source: str, language: str, forms: list[str]) -> None:
     assert [*written(quantities_in(source, "en"), source, "en", language)] == forms
+
+
+def test_times_of_english_have_a_colon() -> None:
+    source = "um 15.30 Uhr oder halb 8"
+    assert [*written(quantities_in(source, "de"), source, "de", "en")] == ["15:30", "7:30"]
 
 
 def test_a_date_is_whole_if_a_part_of_it_is_missing() -> None:

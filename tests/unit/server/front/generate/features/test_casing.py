@@ -37,6 +37,7 @@ def read_as(text: str) -> str:
         ("NASA", "NASA"),
         ("I AM", "I AM"),
         ("THE {name}", "THE {name}"),
+        ("9:00 AM – 5:30 PM", "9:00 AM – 5:30 PM"),
         ("It says STOP HERE", "It says STOP HERE"),
         ("어디 있습니까 지금?", "어디 있습니까 지금?"),
         ("12 34", "12 34"),

@@ -9,7 +9,7 @@ from seqserve_gateway.deepl import _FORMAL
 from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED
-from seqserve_server.contract.options import ANY_TOKEN, DecodingOptions, Sampling
+from seqserve_server.contract.options import ANY_TOKEN, BEGIN, DecodingOptions, Sampling
 from seqserve_server.front.generate.features.formality import _table, formality
 
 TOKENIZER = byte_tokenizer()
@@ -55,6 +55,14 @@ def test_a_token_that_may_mean_others_stays_at_the_beginning(
     assert (own,) in read("less").suppressed
     suppressed = read("less", "They saw you.").suppressed
     assert (own,) not in suppressed and (ANY_TOKEN, own) in suppressed
+
+
+@pytest.mark.parametrize("text", ["Give me that.", "Please, don't open it.", "Be good!"])
+def test_familiar_orders_are_suppressed_at_the_beginning(text: str) -> None:
+    orders = {(BEGIN, *ids(each)) for each in ("Gib", "Öffne", "Bitte gib")}
+    assert orders <= {*read("more", text).suppressed}
+    for wish, other in (("less", text), ("more", "You give me that."), ("more", "Giver")):
+        assert orders.isdisjoint(read(wish, other).suppressed)
 
 
 def test_what_terms_and_prefix_have_is_not_suppressed() -> None:

@@ -53,6 +53,8 @@ def spans(text: str, *keep: str, keep_placeholders: bool = True) -> Sequence[Spa
         ),
         *("--force", "MAX_SIZE", "sort_by()", "print()", "`git pull -r`"),
         *("KX7-4492", "MP3", "COVID-19", "A4"),
+        *("2024-03-14T10:00:00Z", "2024-03-14T10:00+01:00", "123e4567-e89b-12d3-a456-426614174000"),
+        *("©", "¼", "÷", "cm³", "µm", "en-US"),
         *("#winter", "@maria_92", "🙂", "👩🏽‍🚀", "❤️", "1️⃣", "🇩🇪"),
     ],
 )
