@@ -29,7 +29,7 @@ from seqserve_server.front.call.server_call import (
 )
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.admission import PEER
-from seqserve_server.front.overload.memory import held_bytes, release_all
+from seqserve_server.front.overload.memory import held, held_bytes, release_all
 from seqserve_server.front.security.tokens import CALLER, Authorization
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
@@ -99,7 +99,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             elif method.startswith(_OWN_SERVICES):
                 handler = self._wrapped[method] = self._wrap(method, handler)
         # Not when the handler returns: gRPC then holds the answer until the client has taken it.
-        wire.at_end(partial(release_all, wire.held()))
+        wire.at_end(partial(release_all, held()))
         # Before the request is read.
         refusal = self._authorization and self._authorization.refusal(handler_call_details)
         return self._refusing(method, refusal) if refusal else handler
@@ -156,7 +156,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             resources=self._resources,
-            reservations=wire.held(),
+            reservations=held(),
             **named,
         )
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)

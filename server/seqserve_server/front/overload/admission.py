@@ -50,8 +50,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 PEER: ContextVar[str] = ContextVar("peer", default="")
 """The peer of the call whose task this is; empty where grpcio serves its calls itself."""
-HELD: ContextVar[set[Reservation]] = ContextVar("held")
-"""Memory that this call holds from its message to its end."""
 
 
 def _caller(method: str, peer: str) -> str:
