@@ -167,8 +167,8 @@ class RemoteEngine(EngineLink):
             self._watching = asyncio.create_task(self._watch())
 
     def further_socket(self) -> socket.socket:
-        """Connects another front and returns its end; OSError if the host has ended."""
-        if self._host is None:
+        """Connects another front and returns its end; OSError if the host takes no requests."""
+        if self._host is None or not self.is_up:
             raise BrokenPipeError
         return self._host.connect()
 

@@ -76,10 +76,6 @@ class ServingEngine(AnsweringEngine, Protocol):
         """The state of all processes together; may be read from any thread."""
 
     @property
-    def faults(self) -> tuple[str, ...]:
-        """Why each process is not trusted; empty texts for those that are."""
-
-    @property
     def last_reply(self) -> StatsReply:
         """The newest statistics of all processes together."""
 

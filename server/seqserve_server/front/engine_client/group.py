@@ -53,11 +53,6 @@ class EngineGroup:
         """The state of all processes together; may be read from any thread."""
         return EngineStatus.total([engine.status for engine in self._engines])
 
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """Why each engine is not trusted; empty texts for those that are."""
-        return tuple(engine.status.last_error for engine in self._engines)
-
     def submit(self, spec: Spec, receive: Receive) -> int:
         """Sends a request to the process with the fewest; as :meth:`AnsweringEngine.submit`."""
         return min(self._engines, key=_precedence).submit(spec, receive)

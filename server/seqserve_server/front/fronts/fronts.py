@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from prometheus_client.core import Metric
@@ -19,7 +20,7 @@ from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import CAN_SHARE_PORTS, ServeOptions
 from seqserve_server.front.engine_client.group import LaunchedGroup
-from seqserve_server.front.fronts.front import Front, FrontState
+from seqserve_server.front.fronts.front import Front
 from seqserve_server.front.fronts.peer import PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -49,7 +50,8 @@ class Fronts:
         port = self._reserved.getsockname()[1]
         own = part_of(options, port)
         self._options = options
-        self._fronts = [Front(number, own, self._state) for number in range(options.front_count())]
+        numbers = range(options.front_count())
+        self._fronts = [Front(number, own, self._snapshot) for number in numbers]
         self._starting: dict[Entry, ServedModel] = {}
         self._ended: list[Metric] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -65,7 +67,8 @@ class Fronts:
         metrics.read_calls = self._families
         handlers = handlers_of(self._load, self._unload, self._set_traffic)
         for front in self._fronts:
-            front.handlers = handlers
+            connect = partial(self._connect, front)
+            front.handlers = {**handlers, "tell": front.tell, "connect": connect}
             front.on_end = self._keep_counts
 
     def terminate(self) -> None:
@@ -102,15 +105,21 @@ class Fronts:
         self._reserved.close()
         return all(finished)
 
-    def _state(self) -> FrontState:
+    def _snapshot(self) -> Snapshot:
         repository = self._rollout.repository
-        serving = {entry: entry.serving for entry in repository.entries}
-        engines = [
-            (entry.name, entry.version, cast(LaunchedGroup, model.engine))
-            for entry, model in (serving | self._starting).items()
-            if model is not None
-        ]
-        return FrontState(engines, Snapshot.of(repository))
+        records = [VersionRecord.of(entry, self._model(entry)) for entry in repository.entries]
+        return Snapshot(tuple(records), repository.default, dict(repository.traffic))
+
+    def _model(self, entry: Entry) -> ServedModel | None:
+        """Returns the model of a version that takes calls, or soon will."""
+        return self._starting.get(entry) or entry.model
+
+    def _connect(self, front: Front, name: str, version: int, number: int) -> None:
+        model = self._model(self._rollout.repository.entry(name, version))
+        assert model is not None
+        engine = cast(LaunchedGroup, model.engine).engines[number]
+        with engine.further_socket() as channel:
+            front.hand_over(channel)
 
     def _tell(self) -> None:
         task = asyncio.create_task(self._tell_all())
