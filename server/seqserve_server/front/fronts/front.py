@@ -16,7 +16,7 @@ from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError
 from seqserve_server.front.fronts.shared_versions import Snapshot
-from seqserve_server.front.models.repository import Entry
+from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.process import child_process, logs
 
 _END_TIMEOUT_S = 10.0

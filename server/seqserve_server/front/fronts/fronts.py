@@ -23,8 +23,9 @@ from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.fronts.front import Front
 from seqserve_server.front.fronts.peer import PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
+from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.repository import Entry, Weights
+from seqserve_server.front.models.repository import Weights
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.engine_metrics import process_families
 from seqserve_server.front.telemetry.metrics import Metrics

@@ -21,10 +21,10 @@ from seqserve_server.front.engine_client.engine import RefusalCache, ServingEngi
 from seqserve_server.front.engine_client.group import EngineGroup, LaunchedGroup
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository, Weights
+from seqserve_server.front.models.repository import Repository, Weights
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 

@@ -14,10 +14,9 @@ from typing import cast
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
 from seqserve_server.front.engine_client.group import LaunchedGroup
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 

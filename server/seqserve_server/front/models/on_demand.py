@@ -14,9 +14,9 @@ from typing import NamedTuple
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError, Draining, ModelUnavailable, QueueFull
 from seqserve_server.front.models.deployment import Deployment
-from seqserve_server.front.models.lifecycle import Control, ModelState
+from seqserve_server.front.models.lifecycle import Control, Entry, ModelState
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs

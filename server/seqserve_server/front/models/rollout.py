@@ -18,10 +18,10 @@ from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.folders import Scanner
-from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
+from seqserve_server.front.models.lifecycle import Control, Entry, ModelState, to_drain, to_load
 from seqserve_server.front.models.loader import Loader, loader_of
 from seqserve_server.front.models.on_demand import OnDemand
-from seqserve_server.front.models.repository import Entry, Repository, Weights, weights_error
+from seqserve_server.front.models.repository import Repository, Weights, weights_error
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 

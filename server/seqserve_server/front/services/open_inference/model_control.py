@@ -15,7 +15,7 @@ from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.contract.stats import EngineStats, Histogram
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.fronts.shared_versions import Versions
-from seqserve_server.front.models.repository import Entry
+from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.services.open_inference.tensors import MAX_NAME, config_of, metadata_of
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import ProcessUsage, usage_of

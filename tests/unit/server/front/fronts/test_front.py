@@ -22,8 +22,8 @@ from seqserve_server.front.fronts.shared_versions import (
     Snapshot,
     VersionRecord,
 )
-from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.lifecycle import Entry, ModelState
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import child_process
 

@@ -33,10 +33,10 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 from seqserve_server.front.models import folders
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.text.tokenizer import Tokenizer
