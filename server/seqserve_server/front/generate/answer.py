@@ -125,7 +125,7 @@ def _answer_part(
     if job.route.is_pivot:
         return _answer_onward(job, finish, part)
     hop = job.hop
-    if _is_large(hop, part) or any(check.repairs for check in part.checks):
+    if _is_large(hop, part) or (part.check and part.check.repairs):
         return _answer_slowly(job, finish, part)
 
     def make(call: EngineCall[Finish]) -> Finish:
@@ -159,8 +159,8 @@ async def _answer_slowly(
 ) -> Finish:
     call = _call(job, part, answer_of)
     await call.begin()
-    for check in part.checks:
-        call = await _checked(job, part, call, check)
+    if part.check is not None:
+        call = await _checked(job, part, call, part.check)
     return finish(await _written(job, part, call))
 
 

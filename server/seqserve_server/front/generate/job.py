@@ -182,8 +182,8 @@ def answer_size(job: Job) -> AnswerSize:
         if any(part.protected for part in parts):
             decoding = replace(decoding, return_attention=True)
     for part in parts:
-        for check in part.checks:
-            added[check.field] = check.max_bytes(part)
+        if part.check is not None:
+            added[part.check.field] = part.check.max_bytes(part)
     size = generated_size(
         decoding,
         source_tokens=max((len(part.tokens) for part in parts), default=0),

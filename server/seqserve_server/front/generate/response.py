@@ -59,8 +59,8 @@ def response_of(
             message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
         for feature in options.features:
             feature.write(part, hypothesis, message)
-        for check in part.checks:
-            check.write(part, hypothesis, message)
+        if part.check is not None:
+            part.check.write(part, hypothesis, message)
         if hypothesis.attention or hypothesis.top_tokens:
             yield
     return response

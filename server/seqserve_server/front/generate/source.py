@@ -88,7 +88,7 @@ class SourceReader:
         self._segmentation = options.segmentation
         self._shaping = [each for each in options.features if each.shapes_text]
         self._others = [each for each in options.features if not each.shapes_text]
-        self._checks = options.checks
+        self._check = options.check
         self._max_tokens = model.manifest.limits.max_source_length
 
     def read(self, text: str) -> Cooperative[Source]:
@@ -170,8 +170,8 @@ class SourceReader:
         part = part._replace(tokens=tokens if self._is_translatable(part, tokens) else [])
         for feature in self._others:
             part = feature.read(part)
-        if self._checks and part.tokens and has_digit(part.original):
-            part = part._replace(checks=self._checks)
+        if self._check and part.tokens and has_digit(part.original):
+            part = part._replace(check=self._check)
         return part
 
     def _tokens(self, text: str) -> list[int]:
