@@ -19,7 +19,6 @@ from seqserve_server.contract.stats import Ready, StatsReply
 from seqserve_server.front.engine_client.client import EngineProcess, RemoteEngine
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
 STATS_TIMEOUT_S = 2.0
 """Longest wait for new statistics; after it the last report counts as the newest."""
@@ -113,7 +112,6 @@ class LaunchedGroup(EngineGroup):
         stall_s: float = 0.0,
         *,
         label: str,
-        new_breaker: Callable[[], CircuitBreaker] = CircuitBreaker,
         refusals: RefusalCache | None = None,
     ) -> None:
         """Launches all processes at once, so that they load in parallel."""
@@ -128,7 +126,6 @@ class LaunchedGroup(EngineGroup):
                     launch,
                     stall_s,
                     label=label,
-                    breaker=new_breaker(),
                     refusals=self.refusals,
                     request_ids=request_ids,
                 )
