@@ -8,14 +8,14 @@ import asyncio
 import logging
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 
 from seqserve_server.contract import messages
 from seqserve_server.contract.errors import EngineFault
 from seqserve_server.contract.stats import Ready
-from seqserve_server.front.engine_client.engine import EngineStatus, RefusalCache
+from seqserve_server.front.engine_client.engine import EngineStatus
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.process import child_process, logs
@@ -91,11 +91,9 @@ class RemoteEngine(EngineLink):
         *,
         label: str,
         breaker: CircuitBreaker | None = None,
-        refusals: RefusalCache | None = None,
-        request_ids: Iterator[int] | None = None,
     ) -> None:
         """Launches the process at once; one that hangs for ``stall_s`` is killed, 0 for never."""
-        super().__init__(label, refusals, request_ids)
+        super().__init__(label)
         self._launch = launch
         self._stall_s = stall_s
         self._supervisor = Supervisor(label, self, breaker or CircuitBreaker())

@@ -31,11 +31,15 @@ class EngineGroup:
     Another process starts and ends theirs, unless this is a :class:`LaunchedGroup`.
     """
 
-    def __init__(self, engines: Sequence[EngineLink], refusals: RefusalCache) -> None:
-        """Takes engines that share refusals and ids; among equals the first gets a request."""
+    def __init__(self, engines: Sequence[EngineLink], refusals: RefusalCache | None = None) -> None:
+        """Takes engines, which share refusals and ids; among equals the first gets a request."""
         self._engines = engines
-        self.refusals = refusals
+        self.refusals = refusals or RefusalCache()
         """Recent refusals. The engine that refused had the fewest requests."""
+        # So that an id names one request of the group.
+        request_ids = itertools.count(1)
+        for engine in engines:
+            engine.refusals, engine.request_ids = self.refusals, request_ids
         self.capacity = Ready(0, 0, 0)
         """Capacity of all processes together, once they are loaded."""
 
@@ -117,22 +121,13 @@ class LaunchedGroup(EngineGroup):
         """Launches all processes at once, so that they load in parallel."""
         self.engines: list[RemoteEngine] = []
         """The engines, one a process."""
-        super().__init__(self.engines, refusals or RefusalCache())
-        # Shared, so that an id names one request of the group.
-        request_ids = itertools.count(1)
         try:
             for launch in launches:
-                engine = RemoteEngine(
-                    launch,
-                    stall_s,
-                    label=label,
-                    refusals=self.refusals,
-                    request_ids=request_ids,
-                )
-                self.engines.append(engine)
+                self.engines.append(RemoteEngine(launch, stall_s, label=label))
         except BaseException:
             self.terminate()
             raise
+        super().__init__(self.engines, refusals)
 
     def load(self) -> None:
         """Waits until every host is ready; blocks."""

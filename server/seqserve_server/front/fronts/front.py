@@ -16,7 +16,6 @@ from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError
 from seqserve_server.front.fronts.shared_versions import Snapshot
-from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.process import child_process, logs
 
 _END_TIMEOUT_S = 10.0
@@ -170,12 +169,12 @@ class Front:
         assert self._door is not None
         socket.send_fds(self._door, [b"c"], [channel.fileno()])
 
-    async def until_idle(self, entry: Entry, timeout_s: float) -> bool:
+    async def until_idle(self, name: str, version: int, timeout_s: float) -> bool:
         """Waits for the calls of a version that takes no new ones."""
         try:
             with suppress(SeqserveError):
                 await self.tell()
-            return bool(await self.call("until_idle", entry.name, entry.version, timeout_s))
+            return bool(await self.call("until_idle", name, version, timeout_s))
         except PeerGoneError:
             return True
 

@@ -152,7 +152,8 @@ class Fronts:
         del self._starting[entry]
 
     async def _until_idle(self, entry: Entry, model: ServedModel, timeout_s: float) -> bool:
-        waits = (front.until_idle(entry, timeout_s) for front in self._fronts)
+        version = entry.name, entry.version
+        waits = (front.until_idle(*version, timeout_s) for front in self._fronts)
         return all(await asyncio.gather(*waits))
 
     async def _load(self, name: str, version: int) -> VersionRecord:

@@ -7,7 +7,6 @@ and asks the main process for a socket to each engine process.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +16,6 @@ from typing import NamedTuple, TypeAlias, cast
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.stats import Ready
-from seqserve_server.front.engine_client.engine import RefusalCache, ServingEngine
 from seqserve_server.front.engine_client.group import EngineGroup, LaunchedGroup
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
@@ -144,12 +142,11 @@ class SharedVersions:
                     self._pids[link] = engine.pid
 
     async def _read(self, name: str, version: int, capacities: list[Ready]) -> list[EngineLink]:
-        refusals, numbers = RefusalCache(), itertools.count(1)
-        links = [EngineLink(f"{name}/{version}", refusals, numbers) for _ in capacities]
+        links = [EngineLink(f"{name}/{version}") for _ in capacities]
         for link in links:
             link.on_lost = partial(self._lost, link)
         first = self._first % len(links)
-        engine = EngineGroup([*links[first:], *links[:first]], refusals)
+        engine = EngineGroup([*links[first:], *links[:first]])
         engine.capacity = Ready.total(capacities)
         model = await asyncio.to_thread(self._loader.read, name, version, engine)
         self.repository.entry(name, version).model = self._loader.caching(model)
@@ -189,13 +186,13 @@ class SharedVersions:
     def close(self) -> None:
         """Refuses new calls."""
         self.repository.is_closed = True
-        for engine in self._engines():
-            engine.close()
+        for model in self.repository.models():
+            model.engine.close()
 
     async def stop(self) -> None:
         """Closes the sockets to the engines; calls in progress fail."""
         self.close()
-        await asyncio.gather(*(engine.stop() for engine in self._engines()))
+        await asyncio.gather(*(model.engine.stop() for model in self.repository.models()))
 
     async def load(self, name: str, version: int = 0) -> Entry:
         """Has the main process load a version."""
@@ -217,9 +214,6 @@ class SharedVersions:
         # It is gone.
         name, version, state, reason, _ = record
         return Entry(name=name, version=version, state=state, reason=reason)
-
-    def _engines(self) -> list[ServingEngine]:
-        return [model.engine for model in self.repository.models()]
 
 
 Versions: TypeAlias = Rollout | SharedVersions
