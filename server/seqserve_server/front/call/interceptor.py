@@ -21,12 +21,7 @@ from seqserve.metadata import REQUEST_ID, request_id
 from seqserve_server.contract.errors import DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
-from seqserve_server.front.call.server_call import (
-    ServerCall,
-    ServerResources,
-    Unreadable,
-    has_passed,
-)
+from seqserve_server.front.call.server_call import ServerCall, ServerResources, Unreadable
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.admission import PEER
 from seqserve_server.front.overload.memory import held, held_bytes, release_all
@@ -39,6 +34,7 @@ from seqserve_server.front.telemetry.call_record import (
     Failure,
     Outcome,
     failure_of,
+    has_passed,
     method_name,
     trace_of,
 )

@@ -142,15 +142,6 @@ class ServerCall(CallRecord):
         return failure_within(error, self.request_id)
 
 
-_ROUNDING = 0.01
-_JITTER_S = 0.005
-
-
-def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
-    """Returns whether a cancelled call had reached its deadline, if it has one."""
-    return remaining_s is not None and remaining_s <= _JITTER_S + _ROUNDING * elapsed_s
-
-
 class Unreadable(InvalidRequest):
     """A request that protobuf cannot parse; handlers get it instead of the request."""
 

@@ -19,10 +19,9 @@ from seqserve_server.contract.events import (
     Timeline,
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.call.server_call import has_passed
 from seqserve_server.front.engine_client.engine import AnsweringEngine, QueueKey
 from seqserve_server.front.models.answer_cache import VersionAnswers
-from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
+from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, has_passed
 
 Answer: TypeAlias = Finished | TargetScored
 Result = TypeVar("Result")

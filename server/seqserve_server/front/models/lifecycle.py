@@ -119,9 +119,14 @@ class Entry:
         return self.is_present and self.control is not Control.UNLOADED
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs for it."""
+        return self.state in _IDLE
+
+    @property
     def is_removable(self) -> bool:
         """Whether its folder is gone and nothing runs for it."""
-        return not self.is_present and self.state in _IDLE
+        return not self.is_present and self.is_idle
 
     def mark_stable(self, files: Hashable) -> None:
         """Records files that are complete and do not change; other files may be tried again."""

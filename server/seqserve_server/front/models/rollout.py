@@ -160,7 +160,7 @@ class Rollout:
         if entry.state is ModelState.DRAINING:
             raise errors.ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
         entry.control = Control.LOADED
-        if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
+        if entry.is_idle:
             if self._on_demand is not None:
                 await self._on_demand.load(entry)
             else:
