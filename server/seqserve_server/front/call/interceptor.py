@@ -24,7 +24,7 @@ from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import ServerCall, ServerResources, Unreadable
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.admission import PEER
-from seqserve_server.front.overload.memory import held, held_bytes, release_all
+from seqserve_server.front.overload.memory import FairMemory, held, held_bytes, release_all
 from seqserve_server.front.security.tokens import CALLER, Authorization
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
@@ -69,8 +69,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         """Starts without calls; the metadata key ``caller_metadata`` names clients."""
         self._metrics, self._tracing, self._authorization = metrics, tracing, authorization
         self._caller_metadata = caller_metadata
-        self._resources = ServerResources.of(max_answer_bytes, caller_share)
-        answers = self._resources.answers
+        answers = FairMemory(max_answer_bytes, caller_share)
+        self._resources = ServerResources(answers=answers)
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
         self._reading = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
