@@ -102,27 +102,27 @@ class RemoteEngine(EngineLink):
 
     def load(self) -> None:
         """Waits until the host is ready; blocks."""
+        try:
+            self.capacity = self._loaded()
+        except BaseException:
+            self.terminate()
+            raise
+
+    def _loaded(self) -> Ready:
         if not self._closed:
             self._host = self._host or self._launch()
         host = self._host
         # It may have been closed while the process started.
         if self._closed or host is None:
-            self.terminate()
             raise EngineFault("the engine was stopped")
-        try:
-            # The host sends nothing more before it gets a request.
-            with host.channel.makefile("rb") as stream:
-                message = messages.read_message(stream)
-        except BaseException:
-            self.terminate()
-            raise
-        if isinstance(message, Ready):
-            self.capacity = message
-            return
-        self.terminate()
+        # The host sends nothing more before it gets a request.
+        with host.channel.makefile("rb") as stream:
+            message = messages.read_message(stream)
         if isinstance(message, messages.LoadFailed):
             raise message.error
-        raise EngineFault("the engine's process ended while it loaded the model")
+        if not isinstance(message, Ready):
+            raise EngineFault("the engine's process ended while it loaded the model")
+        return message
 
     def terminate(self) -> None:
         """Ends the host; blocks."""

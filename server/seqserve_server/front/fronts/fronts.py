@@ -86,9 +86,9 @@ class Fronts:
     @property
     def is_ready(self) -> bool:
         """Whether a front takes calls and has an engine for them."""
+        repository = self._rollout.repository
         is_serving = any(front.is_serving for front in self._fronts)
-        has_model = any(entry.is_ready for entry in self._rollout.repository.entries)
-        return is_serving and has_model and not self._rollout.repository.is_closed
+        return is_serving and repository.is_ready and not repository.is_closed
 
     async def start(self) -> None:
         """Starts the engines, then has all fronts answer calls."""

@@ -69,6 +69,11 @@ class Repository:
         ]
         return sorted(entries, key=lambda entry: (entry.name, entry.version))
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether any version takes calls."""
+        return any(entry.is_ready for entry in self.entries)
+
     def names(self) -> list[str]:
         """Lists the names of the models."""
         return sorted(self._versions)

@@ -83,7 +83,6 @@ class Rollout:
         self._keep = keep
         self._interval_s = interval_s
         self._watching: asyncio.Task[None] | None = None
-        self._closed = False
         metrics.read_versions = self._states
 
     def open(self, default: str = "", traffic: dict[str, dict[int, int]] | None = None) -> None:
@@ -130,9 +129,8 @@ class Rollout:
 
     def close(self) -> None:
         """Refuses new calls and changes no version any more."""
-        if self._closed:
+        if self.repository.is_closed:
             return
-        self._closed = True
         if self._watching is not None:
             self._watching.cancel()
         # A call that has its version may still submit to it, as a batch does source by source.
@@ -211,11 +209,11 @@ class Rollout:
                 _log.exception("the model repository cannot be scanned")
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.repository.is_closed:
             raise errors.Draining
 
     def _apply(self) -> None:
-        if self._closed:
+        if self.repository.is_closed:
             return
         for entry in self._due_to_load():
             if self._on_demand is not None:

@@ -119,7 +119,7 @@ class Server:
     @property
     def is_ready(self) -> bool:
         """Whether the server takes calls and has an engine for them."""
-        return self._is_serving and any(entry.is_ready for entry in self._repository.entries)
+        return self._is_serving and self._repository.is_ready
 
     def _on_change(self) -> None:
         task = asyncio.create_task(self._publish_health())
@@ -170,8 +170,7 @@ class Server:
         add_reflection((*_SERVICES, health.SERVICE_NAME), self._server)
 
     def _statuses(self) -> dict[str, int]:
-        is_up = any(entry.is_ready for entry in self._repository.entries)
-        status = _SERVING if is_up else _NOT_SERVING
+        status = _SERVING if self._repository.is_ready else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), status)
         for entry in self._repository.entries:
             status = _SERVING if entry.is_ready else _NOT_SERVING

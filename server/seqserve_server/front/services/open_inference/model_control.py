@@ -42,7 +42,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
 
     async def ServerReady(self, request: Message, call: ServerCall) -> pb.ServerReadyResponse:
         """Reports whether any model takes calls."""
-        is_ready = any(self._takes_calls(entry) for entry in self._repository.entries)
+        is_ready = self._repository.is_ready and not self._draining.is_set()
         return pb.ServerReadyResponse(ready=is_ready)
 
     async def ModelReady(

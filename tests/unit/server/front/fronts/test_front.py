@@ -99,6 +99,17 @@ def run(test: Callable[[], Any]) -> None:
     asyncio.run(bounded())
 
 
+async def end(front: Front, process: FrontProcess) -> None:
+    """Closes both ends, so that the front is not started again."""
+    assert front._peer is not None
+    if front._beating is not None:
+        front._beating.cancel()
+    front._peer.close()
+    process.peer.close()
+    # Sockets close in the next turns of the loop.
+    await settled()
+
+
 def nothing() -> Snapshot:
     return Snapshot((), "", {})
 
@@ -128,10 +139,7 @@ def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: 
         await processes[1].begin()
         await front.start()
         assert front.is_serving
-        assert front._beating is not None
-        front._beating.cancel()
-        processes[1].peer.close()
-        await settled()
+        await end(front, processes[1])
         front.terminate()
 
     run(test)
@@ -156,10 +164,7 @@ def test_a_front_that_starts_learns_what_changes_meanwhile(processes: Processes)
         [[first], *_, [last]] = processes[0].named("show")
         assert not first.versions and last.versions[0][:2] == VERSION
         assert processes[0].named("until_idle") == [(*VERSION, 1.0)]
-        assert front._beating is not None
-        front._beating.cancel()
-        processes[0].peer.close()
-        await settled()
+        await end(front, processes[0])
         fronts.terminate()
 
     run(test)
@@ -287,9 +292,7 @@ def test_a_front_gets_the_socket_that_it_asks_for(processes: Processes) -> None:
         with ours, socket.socket(fileno=descriptor) as received:
             received.sendall(b"hello")
             assert ours.recv(9) == b"hello"
-        front._peer.close()
-        process.peer.close()
-        await settled()
+        await end(front, process)
         fronts.terminate()
 
     run(test)
