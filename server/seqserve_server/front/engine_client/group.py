@@ -79,32 +79,25 @@ class EngineGroup:
         """The newest statistics of all engines together."""
         return StatsReply.total([engine.last_reply for engine in self._engines])
 
-    def request_stats(self) -> Future[StatsReply]:
-        """Requests new statistics from all engines; from any thread."""
-        reply: Future[StatsReply] = Future()
-        left = itertools.count(len(self._engines) - 1, -1)
-
-        def received(_: Future[StatsReply]) -> None:
-            # The waiting task may already be cancelled.
-            if next(left) == 0 and reply.set_running_or_notify_cancel():
-                reply.set_result(self.last_reply)
-
-        for engine in self._engines:
-            engine.request_stats().add_done_callback(received)
-        return reply
+    def request_stats(self) -> list[Future[StatsReply]]:
+        """Requests new statistics from each engine; from any thread."""
+        return [engine.request_stats() for engine in self._engines]
 
     async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
         """Requests new statistics, as :meth:`ServingEngine.newest_stats`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STATS_TIMEOUT_S):
-                reply = await asyncio.wrap_future(self.request_stats())
-                while when_idle and (reply.slots_in_use or reply.queue_depth):
+                await self._asked_all()
+                while when_idle and (self.last_reply.slots_in_use or self.last_reply.queue_depth):
                     await asyncio.sleep(_POLL_S)
-                    reply = await asyncio.wrap_future(self.request_stats())
+                    await self._asked_all()
                 if when_idle:
                     # Rows leave a moment before the answers of their last step are counted.
-                    await asyncio.wrap_future(self.request_stats())
+                    await self._asked_all()
         return self.last_reply
+
+    async def _asked_all(self) -> None:
+        await asyncio.gather(*map(asyncio.wrap_future, self.request_stats()))
 
 
 class LaunchedGroup(EngineGroup):

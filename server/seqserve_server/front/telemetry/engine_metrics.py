@@ -1,8 +1,7 @@
 """Collects the metrics of all engines at each scrape, by model and version."""
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import NamedTuple
@@ -73,23 +72,19 @@ class EnginesCollector(Collector):
 
     def _ask(self) -> _Reports:
         # All questions are sent first, so that the engines answer in parallel.
-        replies: dict[VersionLabels, Future[StatsReply]] = {}
+        asked: list[Future[StatsReply]] = []
         reports: _Reports = {}
         with self._lock:
             for version, past in sorted(self._past.items(), key=lambda each: each[0]):
                 report = reports[version] = replace(past)
                 if report.engine is not None:
                     report.restarts += report.engine.status.restarts
-                    replies[version] = report.engine.request_stats()
-        end_s = time.monotonic() + self._timeout_s
-        for version, future in replies.items():
-            report = reports[version]
-            assert report.engine is not None
-            try:
-                report.reply = future.result(max(0.0, end_s - time.monotonic()))
-            except TimeoutError:
+                    asked += report.engine.request_stats()
+        wait(asked, self._timeout_s)
+        for report in reports.values():
+            if report.engine is not None:
                 report.reply = report.engine.last_reply
-            report.stats += report.reply.stats
+                report.stats += report.reply.stats
         return reports
 
 
