@@ -1,5 +1,7 @@
 """One front as the main process sees it: its process, and what it has been told."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import socket
@@ -14,7 +16,7 @@ from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
-from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError
+from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot
 from seqserve_server.process import child_process, logs
 
@@ -28,11 +30,23 @@ class Front:
     """A front process, which is started again when it has ended."""
 
     def __init__(
-        self, number: int, options: ServeOptions, snapshot: Callable[[], Snapshot]
+        self,
+        number: int,
+        options: ServeOptions,
+        snapshot: Callable[[], Snapshot],
+        further_socket: Callable[[str, int, int], socket.socket],
+        handlers: Mapping[str, Handler],
+        on_end: Callable[[Front], None],
     ) -> None:
+        """Launches the process.
+
+        It asks for sockets to engine processes by name, version and number, and may call
+        ``handlers``. ``on_end`` is called when it has ended.
+        """
         self.number = number
         self._options = options
-        self._snapshot = snapshot
+        self._snapshot, self._further_socket, self._on_end = snapshot, further_socket, on_end
+        self._handlers = {**handlers, **handlers_of(self.tell, self._connect)}
         self._supervisor = Supervisor(str(number), self, CircuitBreaker(), names=("front", "front"))
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
@@ -47,10 +61,6 @@ class Front:
         """The port that it listens at, once it serves."""
         self.counted: list[Metric] = []
         """Its counters, as of its last heartbeat."""
-        self.on_end: Callable[[Front], None] = lambda front: None
-        """Called when its process has ended."""
-        self.handlers: Mapping[str, Handler] = {}
-        """What it may call."""
         self.load()
 
     @property
@@ -99,7 +109,7 @@ class Front:
         if self._channel is None or self._closed:
             raise StartupError("the server stops")
         self._beating = None
-        peer = self._peer = await Peer(self.handlers, self._gone).connect(self._channel)
+        peer = self._peer = await Peer(self._handlers, self._gone).connect(self._channel)
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 # Changes that happen meanwhile are sent next.
@@ -123,7 +133,7 @@ class Front:
             # Its start fails.
             return
         self._beating.cancel()
-        self.on_end(self)
+        self._on_end(self)
         if not self._closed:
             logs.event("front has ended", {"front": self.number}, logging.ERROR)
             self._supervisor.failed()
@@ -164,10 +174,10 @@ class Front:
         async with self._telling:
             await self.call("show", self._snapshot())
 
-    def hand_over(self, channel: socket.socket) -> None:
-        """Sends the front a socket, which it has asked for."""
+    def _connect(self, name: str, version: int, number: int) -> None:
         assert self._door is not None
-        socket.send_fds(self._door, [b"c"], [channel.fileno()])
+        with self._further_socket(name, version, number) as channel:
+            socket.send_fds(self._door, [b"c"], [channel.fileno()])
 
     async def until_idle(self, name: str, version: int, timeout_s: float) -> bool:
         """Waits for the calls of a version that takes no new ones."""

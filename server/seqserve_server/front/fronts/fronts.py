@@ -6,10 +6,10 @@ no calls: each front listens at the same port, and the system spreads connection
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import cast
 
 from prometheus_client.core import Metric
@@ -36,7 +36,7 @@ _SCRAPE_TIMEOUT_S = 1.0
 class Fronts:
     """The front processes of one server; used in the event loop, except where it blocks."""
 
-    def __init__(self, options: ServeOptions) -> None:
+    def __init__(self, options: ServeOptions, rollout: Rollout, metrics: Metrics) -> None:
         """Launches the processes at once, so that they start while models load."""
         if not CAN_SHARE_PORTS:
             raise OptionError("--front-processes: this system has one; only Linux shares a port")
@@ -50,27 +50,18 @@ class Fronts:
             ) from None
         port = self._reserved.getsockname()[1]
         own = part_of(options, port)
-        self._options = options
-        numbers = range(options.front_count())
-        self._fronts = [Front(number, own, self._snapshot) for number in numbers]
+        self._options, self._rollout = options, rollout
+        handlers = handlers_of(self._load, self._unload, self._set_traffic)
+        parts = self._snapshot, self._further_socket, handlers, self._keep_counts
+        self._fronts = [Front(number, own, *parts) for number in range(options.front_count())]
         self._starting: dict[Entry, ServedModel] = {}
         self._ended: list[Metric] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._rollout: Rollout
-
-    def control(self, rollout: Rollout, metrics: Metrics) -> None:
-        """Takes the parts that the fronts share."""
-        self._rollout = rollout
         rollout.on_change = self._tell
         rollout.deployment.on_started = self._started
         rollout.deployment.until_idle = self._until_idle
         metrics.read_calls = self._families
-        handlers = handlers_of(self._load, self._unload, self._set_traffic)
-        for front in self._fronts:
-            connect = partial(self._connect, front)
-            front.handlers = {**handlers, "tell": front.tell, "connect": connect}
-            front.on_end = self._keep_counts
 
     def terminate(self) -> None:
         """Ends all processes when no event loop runs; blocks."""
@@ -115,12 +106,10 @@ class Fronts:
         """Returns the model of a version that takes calls, or soon will."""
         return self._starting.get(entry) or entry.model
 
-    def _connect(self, front: Front, name: str, version: int, number: int) -> None:
+    def _further_socket(self, name: str, version: int, number: int) -> socket.socket:
         model = self._model(self._rollout.repository.entry(name, version))
         assert model is not None
-        engine = cast(LaunchedGroup, model.engine).engines[number]
-        with engine.further_socket() as channel:
-            front.hand_over(channel)
+        return cast(LaunchedGroup, model.engine).engines[number].further_socket()
 
     def _tell(self) -> None:
         task = asyncio.create_task(self._tell_all())

@@ -114,6 +114,10 @@ def nothing() -> Snapshot:
     return Snapshot((), "", {})
 
 
+def ends(*_: Any) -> socket.socket:
+    raise BrokenPipeError
+
+
 def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: Processes) -> None:
     async def wait() -> None:
         await asyncio.sleep(HANG_S)
@@ -124,7 +128,7 @@ def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: 
 
     async def test() -> None:
         processes.handlers = {"open": refuse, "show": wait}
-        front = Front(0, ServeOptions(), nothing)
+        front = Front(0, ServeOptions(), nothing, ends, {}, lambda front: None)
         await processes[0].begin()
         starting = asyncio.create_task(front.start())
         await asyncio.sleep(0)
@@ -156,8 +160,7 @@ def test_a_front_that_starts_learns_what_changes_meanwhile(processes: Processes)
 
     async def test() -> None:
         processes.handlers = {"serve": serve}
-        fronts = Fronts(ServeOptions(port=0, front_processes=2))
-        fronts.control(rollout, Metrics())
+        fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
         await processes[0].begin()
         front = fronts._fronts[0]
         await front.start()
@@ -281,12 +284,11 @@ def test_a_front_gets_the_socket_that_it_asks_for(processes: Processes) -> None:
         engine = SimpleNamespace(further_socket=lambda: theirs)
         model: Any = SimpleNamespace(engine=SimpleNamespace(engines=[engine]))
         entry = Entry(name="m", version=1, model=model)
-        fronts = Fronts(ServeOptions(port=0, front_processes=2))
         rollout: Any = SimpleNamespace(repository=Repository([entry]), deployment=SimpleNamespace())
-        fronts.control(rollout, Metrics())
+        fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
         front, process = fronts._fronts[0], processes[0]
         await process.begin()
-        front._peer = await Peer(front.handlers, lambda: None).connect(front._channel)  # type: ignore[arg-type]
+        front._peer = await Peer(front._handlers, lambda: None).connect(front._channel)  # type: ignore[arg-type]
         await process.peer.call("connect", *VERSION, 0)
         _, [descriptor], *_ = socket.recv_fds(process.door, 1, 1)
         with ours, socket.socket(fileno=descriptor) as received:
