@@ -147,7 +147,12 @@ class EngineCall(asyncio.Future[Result]):
         """Ends the call, once its answer has the attention that makes it better."""
         self._is_whole = True
         self._record.ended(EndedRequest(self.spec, self.timeline, self.answer))
-        if self._wants_attention is not None and self._wants_attention(self.answer):
+        try:
+            is_better = self._wants_attention is not None and self._wants_attention(self.answer)
+        except BaseException as error:
+            self._fail(error)
+            return
+        if is_better:
             spec = self.spec
             assert isinstance(spec, GenerateSpec)
             options = replace(spec.options, return_attention=True)

@@ -55,10 +55,13 @@ class Rig:
         self._answers = AnswerCache(10_000, lambda *_: self.counts).version("m", 1)
         self._engine = cast(Any, engine)
 
-    def begin(self, source: int = 7, make: Any = answer_of) -> EngineCall[Any]:
+    def begin(
+        self, source: int = 7, make: Any = answer_of, wants_attention: Any = None
+    ) -> EngineCall[Any]:
         spec = GenerateSpec(source=[source, 2], options=DecodingOptions(max_decoding_length=5))
         record = CallRecord(path="/s/m", request_id="1")
-        return CachedCall[Any](self._answers, self._engine, spec, record, make).begin()
+        others = record, make, wants_attention
+        return CachedCall[Any](self._answers, self._engine, spec, *others).begin()
 
 
 @pytest.fixture
@@ -114,14 +117,15 @@ async def test_a_failure_of_the_model_is_that_of_all(engine: Engine, rig: Rig) -
 
 
 async def test_an_error_of_ours_is_not_that_of_the_others(engine: Engine, rig: Rig) -> None:
-    def fail(call: EngineCall[Any]) -> None:
+    def fail(_: Any) -> None:
         raise ZeroDivisionError
 
-    first, other = rig.begin(make=fail), rig.begin()
-    engine.end(ANSWER)
-    with pytest.raises(ZeroDivisionError):
-        await first
-    assert await other == ANSWER
+    for source, others in ((7, {"make": fail}), (8, {"wants_attention": fail})):
+        first, other = rig.begin(source, **others), rig.begin(source)
+        engine.end(ANSWER)
+        with pytest.raises(ZeroDivisionError):
+            await first
+        assert await other == ANSWER
 
 
 async def test_who_stops_waiting_disturbs_nobody(engine: Engine, rig: Rig) -> None:
