@@ -36,8 +36,6 @@ from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission
 from seqserve_server.front.security.protection import Certificates, Security, security_of
-from seqserve_server.front.security.tokens import Authorization
-from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -75,12 +73,12 @@ class Server:
         self._repository = rollout.repository
         self._tracing = tracing
         security = security or Security()
-        self._usage = security.usage or Usage()
+        self._usage = security.usage
         metrics.calls.register(self._usage)
         self._interceptor = interceptor = CallInterceptor(
             metrics,
             tracing,
-            authorization=Authorization(security.tokens, self._usage) if security.tokens else None,
+            authorization=security.authorization,
             caller_metadata=options.caller_metadata,
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
