@@ -41,7 +41,7 @@ class FrontProcess:
     async def open(self, number: int, options: ServeOptions) -> int:
         """Reads what the options name and binds the port, which it returns."""
         security, glossaries = await asyncio.to_thread(read_files, options)
-        loader = loader_of(options, self._metrics)
+        loader = loader_of(options, self._metrics.cache_counts)
         versions = SharedVersions(loader, self._metrics, number, self.main, self._door)
         self._handlers.update(versions.handlers())
         self._server = Server(

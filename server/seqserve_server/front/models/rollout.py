@@ -254,7 +254,7 @@ def rollout_of(options: ServeOptions, metrics: Metrics) -> Rollout:
     """Makes the rollout of a server; loads nothing yet."""
     return Rollout(
         Repository(),
-        loader_of(options, metrics),
+        loader_of(options, metrics.cache_counts),
         metrics,
         keep=options.keep_versions,
         interval_s=options.watch_interval_s,
