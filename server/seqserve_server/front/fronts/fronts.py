@@ -25,7 +25,6 @@ from seqserve_server.front.fronts.peer import PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
 from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.repository import Weights
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.engine_metrics import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -151,7 +150,7 @@ class Fronts:
     async def _unload(self, name: str, version: int) -> VersionRecord:
         return await self._told(await self._rollout.unload(name, version))
 
-    async def _set_traffic(self, name: str, weights: Weights) -> list[VersionRecord]:
+    async def _set_traffic(self, name: str, weights: dict[int, int]) -> list[VersionRecord]:
         entries = await self._rollout.set_traffic(name, weights)
         return [await self._told(entry) for entry in entries]
 

@@ -198,6 +198,11 @@ class Asked(NamedTuple):
     glossary: Glossary | None
 
     @property
+    def ends(self) -> set[int]:
+        """Ids of the tokens that end a hypothesis."""
+        return set(self.decoding.end_ids or (self.model.manifest.tokens.eos,))
+
+    @property
     def languages(self) -> tuple[str, str]:
         """The codes of ISO 639 of source and target; empty for one that nothing tells."""
         template, options = self.model.manifest.template, self.options

@@ -8,7 +8,6 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED, MAX_TOP_K
 from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode
-from seqserve_server.front.generate.features.terms import check_terms
 from seqserve_server.front.generate.records import PREFIXES
 
 Options = generation_pb2.GenerationOptions
@@ -57,7 +56,6 @@ def check_conflicts(
     _check(_rows(options, decoding, max_rows))
     _check(_combinations(own, options, decoding))
     _check(_tokens(options, decoding, manifest, ends))
-    check_terms(options.terms, decoding.terms, decoding, ends)
 
 
 def _check(rules: Iterator[_Rule]) -> None:

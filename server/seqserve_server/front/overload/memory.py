@@ -206,6 +206,8 @@ class Reservation:
         self.shrink(0)
 
 
+PEER: ContextVar[str] = ContextVar("peer", default="")
+"""The peer of the call whose task this is; empty where grpcio serves its calls itself."""
 HELD: ContextVar[set[Reservation]] = ContextVar("held")
 """Memory that the call whose task this is holds from its message to its end."""
 

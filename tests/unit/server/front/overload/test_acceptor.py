@@ -18,8 +18,8 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.front.call.wire import at_end
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
-from seqserve_server.front.overload.admission import PEER, Admission
-from seqserve_server.front.overload.memory import held, release_all
+from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.overload.memory import PEER, held, release_all
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ADMISSION = "seqserve_server.front.overload.admission"
