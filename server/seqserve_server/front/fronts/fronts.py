@@ -7,10 +7,9 @@ no calls: each front listens at the same port, and the system spreads connection
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast
 
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
@@ -19,12 +18,11 @@ from seqserve.address import held_port
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import CAN_SHARE_PORTS, ServeOptions
-from seqserve_server.front.engine_client.group import LaunchedGroup
+from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.fronts.front import Front
 from seqserve_server.front.fronts.peer import PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
 from seqserve_server.front.models.lifecycle import Entry
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.engine_metrics import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -53,7 +51,7 @@ class Fronts:
         handlers = handlers_of(self._load, self._unload, self._set_traffic)
         parts = self._snapshot, self._further_socket, handlers, self._keep_counts
         self._fronts = [Front(number, own, *parts) for number in range(options.front_count())]
-        self._starting: dict[Entry, ServedModel] = {}
+        self._starting: set[Entry] = set()
         self._ended: list[Metric] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,17 +96,16 @@ class Fronts:
 
     def _snapshot(self) -> Snapshot:
         repository = self._rollout.repository
-        records = [VersionRecord.of(entry, self._model(entry)) for entry in repository.entries]
+        records = [VersionRecord.of(entry, self._engines(entry)) for entry in repository.entries]
         return Snapshot(tuple(records), repository.default, dict(repository.traffic))
 
-    def _model(self, entry: Entry) -> ServedModel | None:
-        """Returns the model of a version that takes calls, or soon will."""
-        return self._starting.get(entry) or entry.model
+    def _engines(self, entry: Entry) -> Sequence[RemoteEngine]:
+        """Returns the engines of a version that takes calls, or soon will."""
+        takes_calls = entry.model is not None or entry in self._starting
+        return self._rollout.deployment.engines[entry].engines if takes_calls else ()
 
     def _further_socket(self, name: str, version: int, number: int) -> socket.socket:
-        model = self._model(self._rollout.repository.entry(name, version))
-        assert model is not None
-        return cast(LaunchedGroup, model.engine).engines[number].further_socket()
+        return self._engines(self._rollout.repository.entry(name, version))[number].further_socket()
 
     def _tell(self) -> None:
         task = asyncio.create_task(self._tell_all())
@@ -128,18 +125,18 @@ class Fronts:
 
         await asyncio.gather(*map(tell, self._fronts))
 
-    async def _started(self, entry: Entry, model: ServedModel) -> None:
-        self._starting[entry] = model
+    async def _started(self, entry: Entry) -> None:
+        self._starting.add(entry)
         try:
             await self._tell_all()
         except BaseException:
-            del self._starting[entry]
+            self._starting.discard(entry)
             # Fronts that have read it must read it again next time.
-            await self._until_idle(entry, model, 0.0)
+            await self._until_idle(entry, 0.0)
             raise
-        del self._starting[entry]
+        self._starting.discard(entry)
 
-    async def _until_idle(self, entry: Entry, model: ServedModel, timeout_s: float) -> bool:
+    async def _until_idle(self, entry: Entry, timeout_s: float) -> bool:
         version = entry.name, entry.version
         waits = (front.until_idle(*version, timeout_s) for front in self._fronts)
         return all(await asyncio.gather(*waits))

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.stats import Ready
-from seqserve_server.front.engine_client.group import EngineGroup, LaunchedGroup
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
 from seqserve_server.front.models.lifecycle import Entry, ModelState
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository, Weights
 from seqserve_server.front.models.rollout import Rollout
@@ -47,9 +46,8 @@ class VersionRecord(NamedTuple):
     engines: tuple[EngineRecord, ...]
 
     @classmethod
-    def of(cls, entry: Entry, model: ServedModel | None = None) -> VersionRecord:
-        """Describes an entry of the main process, and the engines of its model."""
-        engines = [] if model is None else cast(LaunchedGroup, model.engine).engines
+    def of(cls, entry: Entry, engines: Sequence[EngineLink] = ()) -> VersionRecord:
+        """Describes an entry of the main process, and its engines."""
         records = [
             EngineRecord(each.capacity, sum(status.pids) if status.is_up else 0, status.last_error)
             for each, status in ((each, each.status) for each in engines)

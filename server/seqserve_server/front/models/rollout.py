@@ -9,13 +9,11 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.artifact.repository import VERSION
 from seqserve_server.contract import errors
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.folders import Scanner
 from seqserve_server.front.models.lifecycle import Control, Entry, ModelState, to_drain, to_load
@@ -116,14 +114,14 @@ class Rollout:
 
     def discard(self) -> None:
         """Ends all engine processes when no event loop runs; blocks."""
-        for engine in self._engines():
+        for engine in self.deployment.engines.values():
             engine.terminate()
 
     async def start(self) -> None:
         """Starts the engines, and scans the folder from now on."""
         for entry in self.repository.entries:
             if entry.model is not None:
-                await self.deployment.start(entry, entry.model)
+                await self.deployment.start(entry)
         if self._interval_s:
             self._watching = asyncio.create_task(self._watch())
 
@@ -142,7 +140,7 @@ class Rollout:
     async def stop(self) -> None:
         """Ends all engine processes; calls in progress fail."""
         self.close()
-        await asyncio.gather(*(engine.stop() for engine in self._engines()))
+        await asyncio.gather(*(engine.stop() for engine in self.deployment.engines.values()))
         await self.deployment.stop()
 
     async def load(self, name: str, version: int = 0) -> Entry:
@@ -238,10 +236,6 @@ class Rollout:
             )
         ]
         return due if self._on_demand is None else self._on_demand.mark(due)
-
-    def _engines(self) -> list[LaunchedGroup]:
-        loaded = [cast(LaunchedGroup, model.engine) for model in self.repository.models()]
-        return [*loaded, *self.deployment.loading.values()]
 
     def _states(self) -> list[tuple[str, int, str]]:
         return [

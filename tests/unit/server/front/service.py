@@ -137,7 +137,11 @@ def rollout_of(repository: Repository, metrics: Metrics) -> Rollout:
         limits=EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=1),
         launch=_launch_nothing,
     )
-    return Rollout(repository, loader, metrics)
+    rollout = Rollout(repository, loader, metrics)
+    for entry in repository.entries:
+        if entry.model is not None:
+            rollout.deployment.engines[entry] = cast(LaunchedGroup, entry.model.engine)
+    return rollout
 
 
 def _launch_nothing(setup: Setup) -> ThreadHost:

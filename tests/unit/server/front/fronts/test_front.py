@@ -156,7 +156,7 @@ def test_a_front_that_starts_learns_what_changes_meanwhile(processes: Processes)
     async def serve() -> None:
         rollout.repository.add(entry)
         rollout.on_change()
-        assert await rollout.deployment.until_idle(entry, None, 1.0)
+        assert await rollout.deployment.until_idle(entry, 1.0)
 
     async def test() -> None:
         processes.handlers = {"serve": serve}
@@ -282,9 +282,10 @@ def test_a_front_gets_the_socket_that_it_asks_for(processes: Processes) -> None:
     async def test() -> None:
         ours, theirs = socket.socketpair()
         engine = SimpleNamespace(further_socket=lambda: theirs)
-        model: Any = SimpleNamespace(engine=SimpleNamespace(engines=[engine]))
+        model: Any = "is loaded"
         entry = Entry(name="m", version=1, model=model)
-        rollout: Any = SimpleNamespace(repository=Repository([entry]), deployment=SimpleNamespace())
+        deployment = SimpleNamespace(engines={entry: SimpleNamespace(engines=[engine])})
+        rollout: Any = SimpleNamespace(repository=Repository([entry]), deployment=deployment)
         fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
         front, process = fronts._fronts[0], processes[0]
         await process.begin()
