@@ -47,7 +47,7 @@ class Fronts:
             ) from None
         port = self._reserved.getsockname()[1]
         own = part_of(options, port)
-        self._options, self._rollout = options, rollout
+        self._rollout = rollout
         handlers = handlers_of(self._load, self._unload, self._set_traffic)
         parts = self._snapshot, self._further_socket, handlers, self._keep_counts
         self._fronts = [Front(number, own, *parts) for number in range(options.front_count())]
@@ -130,16 +130,15 @@ class Fronts:
         try:
             await self._tell_all()
         except BaseException:
-            self._starting.discard(entry)
+            self._starting.remove(entry)
             # Fronts that have read it must read it again next time.
             await self._until_idle(entry, 0.0)
             raise
-        self._starting.discard(entry)
+        self._starting.remove(entry)
 
     async def _until_idle(self, entry: Entry, timeout_s: float) -> bool:
-        version = entry.name, entry.version
-        waits = (front.until_idle(*version, timeout_s) for front in self._fronts)
-        return all(await asyncio.gather(*waits))
+        fronts, version = self._fronts, (entry.name, entry.version)
+        return all(await asyncio.gather(*(each.until_idle(*version, timeout_s) for each in fronts)))
 
     async def _load(self, name: str, version: int) -> VersionRecord:
         return await self._told(await self._rollout.load(name, version))
