@@ -21,8 +21,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.engine_client.engine import Receive
-from seqserve_server.front.generate.engine_call import EngineCall, answer_of
-from seqserve_server.front.generate.part_call import CachedCall
+from seqserve_server.front.generate.engine_call import CachedCall, EngineCall, answer_of
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.telemetry.call_record import CallRecord

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.examples import examples
 
 from seqserve_server.contract.errors import ModelNotFound, ModelNotLoaded, ModelUnavailable
-from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.lifecycle import Control, Entry, ModelState, to_drain, to_load
+from seqserve_server.front.models.repository import Repository
 
 NUMBERS = st.integers(1, 5)
 LOADING, READY, DRAINING = ModelState.LOADING, ModelState.READY, ModelState.DRAINING

@@ -95,7 +95,7 @@ class Scenario:
                 await asyncio.sleep(0.001)
             while not engine.status.is_up:
                 await asyncio.sleep(0.001)
-            while (reply := await asyncio.wrap_future(engine.request_stats())).slots_in_use:
+            while (reply := await engine.newest_stats()).slots_in_use:
                 # Cancelled rows leave before the next step.
                 await asyncio.sleep(0.001)
         assert reply.queue_depth == 0
@@ -122,7 +122,7 @@ class Scenario:
 
     async def scrape(self, times: int) -> None:
         for _ in range(times):
-            await asyncio.wrap_future(self.engine.request_stats())
+            await self.engine.newest_stats()
 
     async def break_down(self, before: int) -> None:
         if self.engine.status.is_up:

@@ -69,14 +69,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "threads": options.threads,
     }
     logs.event("layout", layout)
-    fronts = Fronts(options) if options.front_count() > 1 else None
     rollout = rollout_of(options, metrics)
+    fronts = Fronts(options, rollout, metrics) if options.front_count() > 1 else None
 
     def server() -> Server | Fronts:
-        if fronts is not None:
-            fronts.control(rollout, metrics)
-            return fronts
-        return Server(options, rollout, metrics, security, tracing_of(options), glossaries)
+        return fronts or Server(
+            options, rollout, metrics, security, tracing_of(options), glossaries
+        )
 
     try:
         rollout.open(options.default_model, parse_traffic(options.traffic))

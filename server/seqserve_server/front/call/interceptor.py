@@ -21,15 +21,15 @@ from seqserve.metadata import REQUEST_ID, request_id
 from seqserve_server.contract.errors import DeadlinePassed, ServiceError
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
-from seqserve_server.front.call.server_call import (
-    ServerCall,
-    ServerResources,
-    Unreadable,
-    has_passed,
-)
+from seqserve_server.front.call.server_call import ServerCall, ServerResources, Unreadable
 from seqserve_server.front.models.loaded_model import ActiveCalls
-from seqserve_server.front.overload.admission import PEER
-from seqserve_server.front.overload.memory import held_bytes, release_all
+from seqserve_server.front.overload.memory import (
+    PEER,
+    FairMemory,
+    held,
+    held_bytes,
+    release_all,
+)
 from seqserve_server.front.security.tokens import CALLER, Authorization
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,
@@ -39,6 +39,7 @@ from seqserve_server.front.telemetry.call_record import (
     Failure,
     Outcome,
     failure_of,
+    has_passed,
     method_name,
     trace_of,
 )
@@ -73,8 +74,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         """Starts without calls; the metadata key ``caller_metadata`` names clients."""
         self._metrics, self._tracing, self._authorization = metrics, tracing, authorization
         self._caller_metadata = caller_metadata
-        self._resources = ServerResources.of(max_answer_bytes, caller_share)
-        answers = self._resources.answers
+        answers = FairMemory(max_answer_bytes, caller_share)
+        self._resources = ServerResources(answers=answers)
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
         self._reading = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
@@ -99,7 +100,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             elif method.startswith(_OWN_SERVICES):
                 handler = self._wrapped[method] = self._wrap(method, handler)
         # Not when the handler returns: gRPC then holds the answer until the client has taken it.
-        wire.at_end(partial(release_all, wire.held()))
+        wire.at_end(partial(release_all, held()))
         # Before the request is read.
         refusal = self._authorization and self._authorization.refusal(handler_call_details)
         return self._refusing(method, refusal) if refusal else handler
@@ -156,7 +157,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             resources=self._resources,
-            reservations=wire.held(),
+            reservations=held(),
             **named,
         )
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)

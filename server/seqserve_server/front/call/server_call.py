@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import Bound, InvalidRequest, ServiceError
+from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
 from seqserve_server.front.overload.turns import TextScheduler
@@ -34,13 +34,6 @@ class ServerResources:
     """The turns of callers whose texts are to be read."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a large answer is written, so that many that end together delay no other call."""
-
-    @classmethod
-    def of(cls, max_answer_bytes: int, caller_share: float) -> ServerResources:
-        """Makes those of a server, with the share of the memory that one client may have."""
-        # Two callers may have a text of a megabyte read at the same time.
-        texts = TextScheduler(FairMemory(128_000_000, bound=Bound.TEXTS))
-        return cls(answers=FairMemory(max_answer_bytes, caller_share), texts=texts)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,15 +133,6 @@ class ServerCall(CallRecord):
         """Counts the failure of one of many requests, and gives it as a message."""
         self.count_refusal(self.model, error)
         return failure_within(error, self.request_id)
-
-
-_ROUNDING = 0.01
-_JITTER_S = 0.005
-
-
-def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
-    """Returns whether a cancelled call had reached its deadline, if it has one."""
-    return remaining_s is not None and remaining_s <= _JITTER_S + _ROUNDING * elapsed_s
 
 
 class Unreadable(InvalidRequest):

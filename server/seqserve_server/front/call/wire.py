@@ -21,8 +21,7 @@ from grpc_health.v1 import health, health_pb2
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.front.call.server_call import Unreadable
-from seqserve_server.front.overload.admission import HELD
-from seqserve_server.front.overload.memory import Reservation
+from seqserve_server.front.overload.memory import HELD
 from seqserve_server.front.telemetry.call_record import failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -35,15 +34,6 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
     (False, True): grpc.unary_stream_rpc_method_handler,
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
-
-
-def held() -> set[Reservation]:
-    """Returns what the call whose task this is holds until its end, from its message on."""
-    try:
-        return HELD.get()
-    except LookupError:  # grpcio serves its calls itself
-        HELD.set(set())
-        return HELD.get()
 
 
 def tolerant(

@@ -8,14 +8,14 @@ import asyncio
 import logging
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 
 from seqserve_server.contract import messages
 from seqserve_server.contract.errors import EngineFault
 from seqserve_server.contract.stats import Ready
-from seqserve_server.front.engine_client.engine import EngineStatus, RefusalCache
+from seqserve_server.front.engine_client.engine import EngineStatus
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.process import child_process, logs
@@ -91,11 +91,9 @@ class RemoteEngine(EngineLink):
         *,
         label: str,
         breaker: CircuitBreaker | None = None,
-        refusals: RefusalCache | None = None,
-        request_ids: Iterator[int] | None = None,
     ) -> None:
         """Launches the process at once; one that hangs for ``stall_s`` is killed, 0 for never."""
-        super().__init__(label, refusals, request_ids)
+        super().__init__(label)
         self._launch = launch
         self._stall_s = stall_s
         self._supervisor = Supervisor(label, self, breaker or CircuitBreaker())
@@ -104,27 +102,27 @@ class RemoteEngine(EngineLink):
 
     def load(self) -> None:
         """Waits until the host is ready; blocks."""
+        try:
+            self.capacity = self._loaded()
+        except BaseException:
+            self.terminate()
+            raise
+
+    def _loaded(self) -> Ready:
         if not self._closed:
             self._host = self._host or self._launch()
         host = self._host
         # It may have been closed while the process started.
         if self._closed or host is None:
-            self.terminate()
             raise EngineFault("the engine was stopped")
-        try:
-            # The host sends nothing more before it gets a request.
-            with host.channel.makefile("rb") as stream:
-                message = messages.read_message(stream)
-        except BaseException:
-            self.terminate()
-            raise
-        if isinstance(message, Ready):
-            self.capacity = message
-            return
-        self.terminate()
+        # The host sends nothing more before it gets a request.
+        with host.channel.makefile("rb") as stream:
+            message = messages.read_message(stream)
         if isinstance(message, messages.LoadFailed):
             raise message.error
-        raise EngineFault("the engine's process ended while it loaded the model")
+        if not isinstance(message, Ready):
+            raise EngineFault("the engine's process ended while it loaded the model")
+        return message
 
     def terminate(self) -> None:
         """Ends the host; blocks."""
@@ -167,8 +165,8 @@ class RemoteEngine(EngineLink):
             self._watching = asyncio.create_task(self._watch())
 
     def further_socket(self) -> socket.socket:
-        """Connects another front and returns its end; OSError if the host has ended."""
-        if self._host is None:
+        """Connects another front and returns its end; OSError if the host takes no requests."""
+        if self._host is None or not self.is_up:
             raise BrokenPipeError
         return self._host.connect()
 

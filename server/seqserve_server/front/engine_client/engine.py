@@ -76,15 +76,11 @@ class ServingEngine(AnsweringEngine, Protocol):
         """The state of all processes together; may be read from any thread."""
 
     @property
-    def faults(self) -> tuple[str, ...]:
-        """Why each process is not trusted; empty texts for those that are."""
-
-    @property
     def last_reply(self) -> StatsReply:
         """The newest statistics of all processes together."""
 
-    def request_stats(self) -> Future[StatsReply]:
-        """Requests new statistics; from any thread."""
+    def request_stats(self) -> list[Future[StatsReply]]:
+        """Requests new statistics from each process; from any thread."""
 
     async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
         """Requests new statistics; returns the last known ones of a process that does not answer.

@@ -19,7 +19,6 @@ from seqserve_server.contract.stats import Ready, StatsReply
 from seqserve_server.front.engine_client.client import EngineProcess, RemoteEngine
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.link import EngineLink
-from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
 STATS_TIMEOUT_S = 2.0
 """Longest wait for new statistics; after it the last report counts as the newest."""
@@ -32,11 +31,15 @@ class EngineGroup:
     Another process starts and ends theirs, unless this is a :class:`LaunchedGroup`.
     """
 
-    def __init__(self, engines: Sequence[EngineLink], refusals: RefusalCache) -> None:
-        """Takes engines that share refusals and ids; among equals the first gets a request."""
+    def __init__(self, engines: Sequence[EngineLink], refusals: RefusalCache | None = None) -> None:
+        """Takes engines, which share refusals and ids; among equals the first gets a request."""
         self._engines = engines
-        self.refusals = refusals
+        self.refusals = refusals or RefusalCache()
         """Recent refusals. The engine that refused had the fewest requests."""
+        # So that an id names one request of the group.
+        request_ids = itertools.count(1)
+        for engine in engines:
+            engine.refusals, engine.request_ids = self.refusals, request_ids
         self.capacity = Ready(0, 0, 0)
         """Capacity of all processes together, once they are loaded."""
 
@@ -52,11 +55,6 @@ class EngineGroup:
     def status(self) -> EngineStatus:
         """The state of all processes together; may be read from any thread."""
         return EngineStatus.total([engine.status for engine in self._engines])
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """Why each engine is not trusted; empty texts for those that are."""
-        return tuple(engine.status.last_error for engine in self._engines)
 
     def submit(self, spec: Spec, receive: Receive) -> int:
         """Sends a request to the process with the fewest; as :meth:`AnsweringEngine.submit`."""
@@ -81,32 +79,25 @@ class EngineGroup:
         """The newest statistics of all engines together."""
         return StatsReply.total([engine.last_reply for engine in self._engines])
 
-    def request_stats(self) -> Future[StatsReply]:
-        """Requests new statistics from all engines; from any thread."""
-        reply: Future[StatsReply] = Future()
-        left = itertools.count(len(self._engines) - 1, -1)
-
-        def received(_: Future[StatsReply]) -> None:
-            # The waiting task may already be cancelled.
-            if next(left) == 0 and reply.set_running_or_notify_cancel():
-                reply.set_result(self.last_reply)
-
-        for engine in self._engines:
-            engine.request_stats().add_done_callback(received)
-        return reply
+    def request_stats(self) -> list[Future[StatsReply]]:
+        """Requests new statistics from each engine; from any thread."""
+        return [engine.request_stats() for engine in self._engines]
 
     async def newest_stats(self, *, when_idle: bool = False) -> StatsReply:
         """Requests new statistics, as :meth:`ServingEngine.newest_stats`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STATS_TIMEOUT_S):
-                reply = await asyncio.wrap_future(self.request_stats())
-                while when_idle and (reply.slots_in_use or reply.queue_depth):
+                await self._asked_all()
+                while when_idle and (self.last_reply.slots_in_use or self.last_reply.queue_depth):
                     await asyncio.sleep(_POLL_S)
-                    reply = await asyncio.wrap_future(self.request_stats())
+                    await self._asked_all()
                 if when_idle:
                     # Rows leave a moment before the answers of their last step are counted.
-                    await asyncio.wrap_future(self.request_stats())
+                    await self._asked_all()
         return self.last_reply
+
+    async def _asked_all(self) -> None:
+        await asyncio.gather(*map(asyncio.wrap_future, self.request_stats()))
 
 
 class LaunchedGroup(EngineGroup):
@@ -118,29 +109,18 @@ class LaunchedGroup(EngineGroup):
         stall_s: float = 0.0,
         *,
         label: str,
-        new_breaker: Callable[[], CircuitBreaker] = CircuitBreaker,
         refusals: RefusalCache | None = None,
     ) -> None:
         """Launches all processes at once, so that they load in parallel."""
         self.engines: list[RemoteEngine] = []
         """The engines, one a process."""
-        super().__init__(self.engines, refusals or RefusalCache())
-        # Shared, so that an id names one request of the group.
-        request_ids = itertools.count(1)
         try:
             for launch in launches:
-                engine = RemoteEngine(
-                    launch,
-                    stall_s,
-                    label=label,
-                    breaker=new_breaker(),
-                    refusals=self.refusals,
-                    request_ids=request_ids,
-                )
-                self.engines.append(engine)
+                self.engines.append(RemoteEngine(launch, stall_s, label=label))
         except BaseException:
             self.terminate()
             raise
+        super().__init__(self.engines, refusals)
 
     def load(self) -> None:
         """Waits until every host is ready; blocks."""

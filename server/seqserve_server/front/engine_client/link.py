@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NamedTuple, cast
 
@@ -31,15 +31,11 @@ class _Pending(NamedTuple):
 class EngineLink:
     """One socket to one engine process; there is another one after the process was restarted."""
 
-    def __init__(
-        self,
-        label: str,
-        refusals: RefusalCache | None = None,
-        request_ids: Iterator[int] | None = None,
-    ) -> None:
-        """Has no socket yet; the engines of one version share their refusals and ids."""
+    def __init__(self, label: str) -> None:
+        """Has no socket yet."""
         self.label = label
-        self._request_ids = request_ids or itertools.count(1)
+        self.request_ids = itertools.count(1)
+        """Ids of its next requests; the engines of one version share them."""
         self._requests: dict[int, _Pending] = {}
         self._others = 0
         self._transport: asyncio.WriteTransport | None = None
@@ -53,8 +49,8 @@ class EngineLink:
         self._asked: deque[Future[StatsReply]] = deque()
         # Statistics of processes that have ended: counters never fall.
         self._past = EngineStats()
-        self.refusals = refusals or RefusalCache()
-        """Recent refusals of this engine."""
+        self.refusals = RefusalCache()
+        """Recent refusals; the engines of one version share them."""
         self.fault = ""
         """Why it is not trusted, as the process that started it says; empty if it is."""
         self.on_lost: Callable[[], None] = lambda: None
@@ -103,7 +99,7 @@ class EngineLink:
             raise Draining
         if self._transport is None:
             raise ModelUnavailable(_RESTARTING.format(self.label))
-        request_id = next(self._request_ids)
+        request_id = next(self.request_ids)
         self._requests[request_id] = _Pending(spec, receive)
         self._send(messages.Submit(request_id, spec))
         return request_id

@@ -19,7 +19,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from seqserve.errors import SeqserveError
@@ -29,63 +28,44 @@ from seqserve_server.process import logs
 _MAX_DOUBLINGS = 64
 
 
-class BreakerState(Enum):
-    """Whether an engine is trusted with calls."""
-
-    CLOSED = "closed"
-    """Trusted."""
-    OPEN = "open"
-    """Failed too often in a row, and does not run."""
-    HALF_OPEN = "half-open"
-    """Failed too often in a row; runs on trial."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerLimits:
-    """Bounds of a circuit breaker; times are in seconds."""
+@dataclass(slots=True, kw_only=True)
+class CircuitBreaker:
+    """Counts the failures of one engine; times are in seconds."""
 
     threshold: int = 3
     """Failures in a row that open it."""
-    pause_s: float = 0.5
+    first_pause_s: float = 0.5
     """Pause before the second start in a row; the first follows at once."""
     max_pause_s: float = 30.0
     trial_s: float = 5.0
     """Time that an engine on trial must run to be trusted."""
     forget_s: float = 300.0
     """Time that an engine must run for its failures to be forgotten."""
-
-
-class CircuitBreaker:
-    """Counts the failures of one engine."""
-
-    def __init__(
-        self, limits: BreakerLimits | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._limits = limits or BreakerLimits()
-        self._clock = clock
-        self._started_s: float | None = None
-        self.failures = 0
-        """Failures in a row."""
+    clock: Callable[[], float] = time.monotonic
+    failures: int = 0
+    """Failures in a row."""
+    _started_s: float | None = None
 
     def started(self) -> None:
         """Notes that a process serves."""
-        self._started_s = self._clock()
+        self._started_s = self.clock()
 
     def failed(self) -> None:
         """Counts the end of a process, or a start that did not succeed."""
-        if self._ran_s() >= self._limits.forget_s:
+        if self._ran_s() >= self.forget_s:
             self.failures = 0
         self.failures += 1
         self._started_s = None
 
     @property
-    def state(self) -> BreakerState:
+    def is_closed(self) -> bool:
         """Whether the engine is trusted."""
-        if self.failures < self._limits.threshold:
-            return BreakerState.CLOSED
-        if self._started_s is None:
-            return BreakerState.OPEN
-        return BreakerState.HALF_OPEN if self.trial_left_s > 0.0 else BreakerState.CLOSED
+        return self.failures < self.threshold or (self.runs and not self.trial_left_s)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the engine serves; on trial, unless the breaker is closed."""
+        return self._started_s is not None
 
     @property
     def pause_s(self) -> float:
@@ -93,15 +73,15 @@ class CircuitBreaker:
         if self.failures < 2:
             return 0.0
         doublings = min(self.failures - 2, _MAX_DOUBLINGS)
-        return min(self._limits.pause_s * 2.0**doublings, self._limits.max_pause_s)
+        return min(self.first_pause_s * 2.0**doublings, self.max_pause_s)
 
     @property
     def trial_left_s(self) -> float:
         """Time that the engine must go on running to be trusted, if it is on trial."""
-        return max(0.0, self._limits.trial_s - self._ran_s())
+        return max(0.0, self.trial_s - self._ran_s())
 
     def _ran_s(self) -> float:
-        return 0.0 if self._started_s is None else self._clock() - self._started_s
+        return 0.0 if self._started_s is None else self.clock() - self._started_s
 
 
 class Startable(Protocol):
@@ -141,14 +121,14 @@ class Supervisor:
     @property
     def is_trusted(self) -> bool:
         """Whether an engine that runs may get calls for which there are other versions."""
-        return self._breaker.state is BreakerState.CLOSED
+        return self._breaker.is_closed
 
     @property
     def last_error(self) -> str:
         """Why an engine is not trusted, or does not run."""
         failures = self._breaker.failures
         how_often = f"has failed {failures} times in a row" if failures > 1 else "has failed"
-        is_on_trial = self._breaker.state is BreakerState.HALF_OPEN
+        is_on_trial = self._breaker.runs and not self._breaker.is_closed
         return f"its engine {how_often} and is {'on trial' if is_on_trial else 'started again'}"
 
     def started(self) -> None:

@@ -22,13 +22,14 @@ from seqserve_server.process.logs import LogFormat, LogLevel, configure
 class FrontProcess:
     """Methods that the main process calls in this order: open, .., serve, .., drain."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, door: socket.socket) -> None:
+        """Sockets to engines come through ``door``."""
         self._over = asyncio.Event()
         self._drained = False
         self._metrics = Metrics()
         self._server: Server
         self._handlers = handlers_of(self.open, self.serve, self.counted, self.drain)
-        self._peer = Peer(channel, self._handlers, self._over.set)
+        self._door, self.main = door, Peer(self._handlers, self._over.set)
 
     async def until_over(self) -> None:
         """Waits until the main process closes the socket; exits if that is before a drain."""
@@ -40,8 +41,8 @@ class FrontProcess:
     async def open(self, number: int, options: ServeOptions) -> int:
         """Reads what the options name and binds the port, which it returns."""
         security, glossaries = await asyncio.to_thread(read_files, options)
-        loader = loader_of(options, self._metrics)
-        versions = SharedVersions(loader, self._metrics, number, lambda: self._peer)
+        loader = loader_of(options, self._metrics.cache_counts)
+        versions = SharedVersions(loader, self._metrics, number, self.main, self._door)
         self._handlers.update(versions.handlers())
         self._server = Server(
             options, versions, self._metrics, security, tracing_of(options), glossaries
@@ -65,18 +66,21 @@ class FrontProcess:
         return finished
 
 
-async def _serve(channel: socket.socket) -> None:
+async def _serve(channel: socket.socket, door: socket.socket) -> None:
     trimming = asyncio.create_task(trim_memory())
-    await FrontProcess(channel).until_over()
+    front = FrontProcess(door)
+    await front.main.connect(channel)
+    await front.until_over()
     trimming.cancel()
 
 
 def main(arguments: list[str]) -> None:
     """Serves until the main process closes its socket."""
     ignore_signals()
-    descriptor, log_format, log_level = arguments
+    log_format, log_level, *descriptors = arguments
     configure(LogFormat(log_format), LogLevel(log_level))
-    run_loop(_serve(socket.socket(fileno=int(descriptor))))
+    channel, door = (socket.socket(fileno=int(each)) for each in descriptors)
+    run_loop(_serve(channel, door))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ no calls: each front listens at the same port, and the system spreads connection
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast
 
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
@@ -18,12 +18,11 @@ from seqserve.address import held_port
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import CAN_SHARE_PORTS, ServeOptions
-from seqserve_server.front.engine_client.group import LaunchedGroup
-from seqserve_server.front.fronts.front import Front, FrontState
+from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.fronts.front import Front
 from seqserve_server.front.fronts.peer import PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
-from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.repository import Entry, Weights
+from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.engine_metrics import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -34,7 +33,7 @@ _SCRAPE_TIMEOUT_S = 1.0
 class Fronts:
     """The front processes of one server; used in the event loop, except where it blocks."""
 
-    def __init__(self, options: ServeOptions) -> None:
+    def __init__(self, options: ServeOptions, rollout: Rollout, metrics: Metrics) -> None:
         """Launches the processes at once, so that they start while models load."""
         if not CAN_SHARE_PORTS:
             raise OptionError("--front-processes: this system has one; only Linux shares a port")
@@ -48,25 +47,18 @@ class Fronts:
             ) from None
         port = self._reserved.getsockname()[1]
         own = part_of(options, port)
-        self._options = options
-        self._fronts = [Front(number, own, self._state) for number in range(options.front_count())]
-        self._starting: dict[Entry, ServedModel] = {}
+        self._rollout = rollout
+        handlers = handlers_of(self._load, self._unload, self._set_traffic)
+        parts = self._snapshot, self._further_socket, handlers, self._keep_counts
+        self._fronts = [Front(number, own, *parts) for number in range(options.front_count())]
+        self._starting: set[Entry] = set()
         self._ended: list[Metric] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._rollout: Rollout
-
-    def control(self, rollout: Rollout, metrics: Metrics) -> None:
-        """Takes the parts that the fronts share."""
-        self._rollout = rollout
         rollout.on_change = self._tell
         rollout.deployment.on_started = self._started
         rollout.deployment.until_idle = self._until_idle
         metrics.read_calls = self._families
-        handlers = handlers_of(self._load, self._unload, self._set_traffic)
-        for front in self._fronts:
-            front.handlers = handlers
-            front.on_end = self._keep_counts
 
     def terminate(self) -> None:
         """Ends all processes when no event loop runs; blocks."""
@@ -82,9 +74,9 @@ class Fronts:
     @property
     def is_ready(self) -> bool:
         """Whether a front takes calls and has an engine for them."""
+        repository = self._rollout.repository
         is_serving = any(front.is_serving for front in self._fronts)
-        has_model = any(entry.is_ready for entry in self._rollout.repository.entries)
-        return is_serving and has_model and not self._rollout.repository.is_closed
+        return is_serving and repository.is_ready and not repository.is_closed
 
     async def start(self) -> None:
         """Starts the engines, then has all fronts answer calls."""
@@ -102,15 +94,18 @@ class Fronts:
         self._reserved.close()
         return all(finished)
 
-    def _state(self) -> FrontState:
+    def _snapshot(self) -> Snapshot:
         repository = self._rollout.repository
-        serving = {entry: entry.serving for entry in repository.entries}
-        engines = [
-            (entry.name, entry.version, cast(LaunchedGroup, model.engine))
-            for entry, model in (serving | self._starting).items()
-            if model is not None
-        ]
-        return FrontState(engines, Snapshot.of(repository))
+        records = [VersionRecord.of(entry, self._engines(entry)) for entry in repository.entries]
+        return Snapshot(tuple(records), repository.default, dict(repository.traffic))
+
+    def _engines(self, entry: Entry) -> Sequence[RemoteEngine]:
+        """Returns the engines of a version that takes calls, or soon will."""
+        takes_calls = entry.model is not None or entry in self._starting
+        return self._rollout.deployment.engines[entry].engines if takes_calls else ()
+
+    def _further_socket(self, name: str, version: int, number: int) -> socket.socket:
+        return self._engines(self._rollout.repository.entry(name, version))[number].further_socket()
 
     def _tell(self) -> None:
         task = asyncio.create_task(self._tell_all())
@@ -130,20 +125,20 @@ class Fronts:
 
         await asyncio.gather(*map(tell, self._fronts))
 
-    async def _started(self, entry: Entry, model: ServedModel) -> None:
-        self._starting[entry] = model
+    async def _started(self, entry: Entry) -> None:
+        self._starting.add(entry)
         try:
             await self._tell_all()
         except BaseException:
-            del self._starting[entry]
+            self._starting.remove(entry)
             # Fronts that have read it must read it again next time.
-            await self._until_idle(entry, model, 0.0)
+            await self._until_idle(entry, 0.0)
             raise
-        del self._starting[entry]
+        self._starting.remove(entry)
 
-    async def _until_idle(self, entry: Entry, model: ServedModel, timeout_s: float) -> bool:
-        waits = (front.until_idle(entry, timeout_s) for front in self._fronts)
-        return all(await asyncio.gather(*waits))
+    async def _until_idle(self, entry: Entry, timeout_s: float) -> bool:
+        fronts, version = self._fronts, (entry.name, entry.version)
+        return all(await asyncio.gather(*(each.until_idle(*version, timeout_s) for each in fronts)))
 
     async def _load(self, name: str, version: int) -> VersionRecord:
         return await self._told(await self._rollout.load(name, version))
@@ -151,7 +146,7 @@ class Fronts:
     async def _unload(self, name: str, version: int) -> VersionRecord:
         return await self._told(await self._rollout.unload(name, version))
 
-    async def _set_traffic(self, name: str, weights: Weights) -> list[VersionRecord]:
+    async def _set_traffic(self, name: str, weights: dict[int, int]) -> list[VersionRecord]:
         entries = await self._rollout.set_traffic(name, weights)
         return [await self._told(entry) for entry in entries]
 

@@ -8,10 +8,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.front.generate.engine_call import EngineCall, answer_of
+from seqserve_server.contract.events import Finished
+from seqserve_server.front.generate.engine_call import (
+    CachedCall,
+    EngineCall,
+    Result,
+    answer_of,
+)
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.joined import Joined
-from seqserve_server.front.generate.part_call import engine_call
 from seqserve_server.front.generate.pivot import compose_hops, join_legs
 from seqserve_server.front.generate.records import Feature, Hop, Part, Source
 from seqserve_server.front.generate.response import response_of
@@ -120,13 +125,29 @@ def _answer_part(
     if job.route.is_pivot:
         return _answer_onward(job, finish, part)
     hop = job.hop
-    if _is_large(hop, part) or any(check.repairs for check in part.checks):
+    if _is_large(hop, part) or (part.check and part.check.repairs):
         return _answer_slowly(job, finish, part)
 
     def make(call: EngineCall[Finish]) -> Finish:
         return finish(run_now(response_of(hop, part, call.answer, call.timeline)))
 
-    return engine_call(job, part, make).begin()
+    return _call(job, part, make).begin()
+
+
+def _call(
+    job: Job, part: Part, make: Callable[[EngineCall[Any]], Result], *, streamed: bool = False
+) -> EngineCall[Result]:
+    """Prepares the request of a part; its answer may be kept."""
+    model, options, _ = job.hop
+
+    def wants_attention(answer: Finished) -> bool:
+        return any(feature.needs_attention(part, answer) for feature in options.features)
+
+    others = job.spec(part, streamed=streamed), job.call, make
+    wants = wants_attention if options.features else None
+    if model.answers is not None and options.is_repeatable:
+        return CachedCall(model.answers, model.engine, *others, wants)
+    return EngineCall(model.engine, *others, wants)
 
 
 def _is_large(hop: Hop, part: Part) -> bool:
@@ -136,10 +157,10 @@ def _is_large(hop: Hop, part: Part) -> bool:
 async def _answer_slowly(
     job: Job, finish: Callable[[Response | None], Finish], part: Part
 ) -> Finish:
-    call = engine_call(job, part, answer_of)
+    call = _call(job, part, answer_of)
     await call.begin()
-    for check in part.checks:
-        call = await _checked(job, part, call, check)
+    if part.check is not None:
+        call = await _checked(job, part, call, part.check)
     return finish(await _written(job, part, call))
 
 
@@ -148,7 +169,7 @@ async def _checked(job: Job, part: Part, call: EngineCall[Any], check: Feature) 
     again = check.second_try(part, call.answer)
     if again is None:
         return call
-    other = engine_call(job, again, answer_of)
+    other = _call(job, again, answer_of)
     # The first answer is complete without.
     with suppress(ServiceError):
         if check.is_better(part, call.answer, await other.begin()):
@@ -196,7 +217,7 @@ async def _read_onward(job: Job, part: Part) -> tuple[Response, Job | None]:
 async def _stream_tokens(job: Job, part: Part) -> Streamed:
     # Text that may still change is not streamed.
     waits = any(feature.rewrites(part) for feature in job.hop.options.features)
-    call = engine_call(job, part, answer_of, streamed=not waits)
+    call = _call(job, part, answer_of, streamed=not waits)
     tokenizer, stops = job.hop.model.tokenizer, part.decoding.stops
     text = tokenizer.stream(stops)
     generated: list[int] = []

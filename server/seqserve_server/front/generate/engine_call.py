@@ -1,14 +1,15 @@
-"""Runs one request on an engine, as a future of what becomes of its answer."""
+"""The request of a part to an engine, as a future of what becomes of its answer."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import Any, Self, TypeAlias, TypeVar
 
-from seqserve_server.contract.errors import QueueFull, ServiceError
+from seqserve_server.contract.errors import DeadlinePassed, QueueFull, ServiceError
 from seqserve_server.contract.events import (
     Event,
     Failed,
@@ -18,12 +19,18 @@ from seqserve_server.contract.events import (
     Timeline,
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.call.server_call import has_passed
-from seqserve_server.front.engine_client.engine import AnsweringEngine
-from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
+from seqserve_server.front.engine_client.engine import AnsweringEngine, QueueKey
+from seqserve_server.front.models.answer_cache import VersionAnswers
+from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, has_passed
 
 Answer: TypeAlias = Finished | TargetScored
 Result = TypeVar("Result")
+
+UNTHROTTLED_STREAMS = 16
+"""Requests in flight on an engine up to which every token of a stream is sent at once."""
+INTERVAL_S = 0.05
+"""How long tokens are gathered otherwise, from when a message was due: a message costs far more
+than its tokens. The first tokens of a stream never wait."""
 
 
 class EngineCall(asyncio.Future[Result]):
@@ -55,12 +62,12 @@ class EngineCall(asyncio.Future[Result]):
         """The whole answer, once it is there: :class:`Finished`, or :class:`TargetScored`."""
         self._engine, self._record = engine, record
         self._make, self._wants_attention = make, wants_attention
+        self._sent, self._is_whole = spec, False
         self._retry: asyncio.TimerHandle | None = None
         self._request_id: int | None = None
-        self._sent = spec
         # Only for streams.
         self._news: asyncio.Event | None = None
-        self._throttle: StreamThrottle | None = None
+        self._due_s = 0.0
         self._unread: list[int] = []
 
     def begin(self) -> Self:
@@ -83,7 +90,7 @@ class EngineCall(asyncio.Future[Result]):
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
         """Submits the request and yields new tokens as they come, until the answer is whole."""
-        self._news, self._throttle = asyncio.Event(), StreamThrottle()
+        self._news = asyncio.Event()
         try:
             self.begin()
             while self.answer is None and not self.done():
@@ -106,8 +113,8 @@ class EngineCall(asyncio.Future[Result]):
     def _receive(self, event: Event, timeline: Timeline | None) -> None:
         if isinstance(event, Progress):
             self._unread += event.token_ids
-            if self._throttle is not None and self._throttle.is_due(self._engine.pending):
-                self._wake()
+            if self._news is not None and self._is_due():
+                self._news.set()
             return
         self._request_id = None
         if timeline is not None and self.answer is None:
@@ -117,15 +124,19 @@ class EngineCall(asyncio.Future[Result]):
             self._failed(event.error)
         else:
             self._answered(event)
-        self._wake()
-
-    def _wake(self) -> None:
         if self._news is not None:
             self._news.set()
 
+    def _is_due(self) -> bool:
+        now_s = time.monotonic()
+        if self._engine.pending > UNTHROTTLED_STREAMS and now_s < self._due_s:
+            return False
+        self._due_s = now_s + INTERVAL_S
+        return True
+
     def _answered(self, answer: Answer) -> None:
-        spec, is_first, self.answer = self.spec, self._sent is self.spec, answer
-        if self._is_optional:
+        spec, is_first, self.answer = self.spec, self.answer is None, answer
+        if self._is_whole:
             self._finish()
         elif is_first and isinstance(spec, GenerateSpec) and spec.lacks_attention(self.timeline):
             self._submit(replace(spec, answer=self.answer))
@@ -133,24 +144,21 @@ class EngineCall(asyncio.Future[Result]):
             self._whole()
 
     def _whole(self) -> None:
-        self._end(self.answer)
-        self._improve()
-
-    def _improve(self) -> None:
         """Ends the call, once its answer has the attention that makes it better."""
-        if self._wants_attention is not None and self._wants_attention(self.answer):
+        self._is_whole = True
+        self._record.ended(EndedRequest(self.spec, self.timeline, self.answer))
+        try:
+            is_better = self._wants_attention is not None and self._wants_attention(self.answer)
+        except BaseException as error:
+            self._fail(error)
+            return
+        if is_better:
             spec = self.spec
             assert isinstance(spec, GenerateSpec)
             options = replace(spec.options, return_attention=True)
             self._submit(replace(spec, options=options, answer=self.answer))
         else:
             self._finish()
-
-    @property
-    def _is_optional(self) -> bool:
-        """Whether the answer is complete without the last thing requested."""
-        sent, spec = self._sent, self.spec
-        return isinstance(sent, GenerateSpec) and sent.options is not spec.options  # type: ignore[union-attr]
 
     def _finish(self) -> None:
         try:
@@ -160,10 +168,11 @@ class EngineCall(asyncio.Future[Result]):
             self._fail(error)
 
     def _failed(self, error: ServiceError) -> None:
-        if self._is_optional:
+        if self._is_whole:
+            # It is complete without the attention.
             self._finish()
             return
-        self._end(Failed(error))
+        self._record.ended(EndedRequest(self.spec, self.timeline, Failed(error)))
         if self.spec.is_bulk and isinstance(error, QueueFull):
             wait_s = error.retry_after_s
             if time.monotonic() + wait_s < self.spec.begin_by_s:
@@ -176,37 +185,87 @@ class EngineCall(asyncio.Future[Result]):
         # Nobody reads it after a cancel.
         self.exception()
 
-    def _end(self, last: Event) -> None:
-        self._record.ended(EndedRequest(self.spec, self.timeline, last))
-
 
 def answer_of(call: EngineCall[Any]) -> Any:
     """Returns the answer itself, as the result of a call."""
     return call.answer
 
 
-UNTHROTTLED_STREAMS = 16
-"""Requests in flight on an engine up to which every token is sent at once."""
-INTERVAL_S = 0.05
-"""How long tokens are gathered from when a message was due."""
+# They depend on the deadline and the turn of a request; an equal one may be answered.
+_CALLER_SPECIFIC = (DeadlinePassed, QueueFull)
 
 
-class StreamThrottle:
-    """When one stream may send its new tokens.
+class CachedCall(EngineCall[Result]):
+    """A call whose answer need not be computed again.
 
-    A message costs far more than its tokens. So where many requests are in flight, the tokens of a
-    short while go in one: with the first token after it, or with the answer. The first tokens of a
-    stream never wait.
+    Of equal requests the first one in flight is computed, and the others wait for its answer. They
+    would wait behind it in the queue anyway. Streams wait for no other, because all tokens would
+    come at once; nor do requests with a time limit.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._due_s = 0.0
+    def __init__(
+        self, answers: VersionAnswers, engine: AnsweringEngine, spec: GenerateSpec, *others: Any
+    ) -> None:
+        super().__init__(engine, spec, *others)
+        self._answers, self._key = answers, answers.key_of(spec)
+        is_shared = not spec.streamed and spec.limit_s == math.inf
+        self._flight = (self._key, QueueKey.of(spec)) if is_shared else None
 
-    def is_due(self, under_way: int) -> bool:
-        """Returns whether a message is due, now that there are new tokens."""
-        now_s = self._clock()
-        if under_way > UNTHROTTLED_STREAMS and now_s < self._due_s:
-            return False
-        self._due_s = now_s + INTERVAL_S
-        return True
+    def begin(self) -> Self:
+        """Submits the request unless its answer is kept or in flight."""
+        if (answer := self._answers.get(self._key)) is not None:
+            self._take(answer, "hit")
+        elif self._flight is None:
+            self._submit(self.spec)
+        else:
+            calls = self._answers.under_way.setdefault(self._flight, [])
+            calls.append(self)
+            if calls[0] is self:
+                self._submit(self.spec)
+        return self
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancels the request; the next one that waits for its answer is computed instead."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
+            self._hand_on(self._leave())
+        return is_cancelled
+
+    def _whole(self) -> None:
+        self._answers.counts.lookups["miss"] += 1
+        self._answers.keep(self._key, self.answer)
+        waiting = self._leave()
+        super()._whole()
+        for call in waiting:
+            call._take(self.answer, "joined")
+
+    def _fail(self, error: BaseException) -> None:
+        waiting = self._leave()
+        super()._fail(error)
+        if isinstance(error, ServiceError) and not isinstance(error, _CALLER_SPECIFIC):
+            for call in waiting:
+                call._fail(error)
+        else:
+            self._hand_on(waiting)
+
+    def _take(self, answer: Finished, lookup: str) -> None:
+        """Ends with an answer that no engine computed for this call: all its time was waiting."""
+        self._answers.counts.lookups[lookup] += 1
+        self.timeline.finished_s = time.monotonic()
+        self.answer = answer
+        super()._whole()
+
+    def _leave(self) -> list[CachedCall[Any]]:
+        """Leaves the flight; returns the calls that wait for the answer of this one."""
+        calls: list[CachedCall[Any]] = self._answers.under_way.get(self._flight, [])
+        is_first = calls[:1] == [self]
+        if is_first:
+            del self._answers.under_way[self._flight]
+        if self in calls:
+            calls.remove(self)
+        return calls if is_first else []
+
+    def _hand_on(self, calls: list[CachedCall[Any]]) -> None:
+        if calls:
+            self._answers.under_way[self._flight] = calls
+            calls[0]._submit(calls[0].spec)

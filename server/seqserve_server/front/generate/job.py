@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.records import (
     ANSWER_BYTES,
@@ -24,6 +25,7 @@ from seqserve_server.front.generate.records import (
     GenerateRequest,
     Hop,
     Options,
+    Part,
     Route,
     Source,
 )
@@ -45,6 +47,23 @@ class Job:
     def hop(self) -> Hop:
         """The model that has read the sources."""
         return self.route.hops[0]
+
+    def spec(self, part: Part, *, streamed: bool = False) -> GenerateSpec:
+        """Builds the request of a part."""
+        fields, is_bulk = self.call.spec_fields(), self.route.is_bulk
+        if is_bulk:
+            # A call of many requests is a separate flow, which the client's other calls pass.
+            fields["flow_id"] = fields["call_id"]
+        return GenerateSpec(
+            source=part.tokens,
+            options=part.decoding,
+            draft=part.draft,
+            streamed=streamed,
+            priority=self.route.priority,
+            start_token=self.hop.options.affixes.start_token,
+            is_bulk=is_bulk,
+            **fields,
+        )
 
 
 Item = TypeVar("Item")
@@ -163,8 +182,8 @@ def answer_size(job: Job) -> AnswerSize:
         if any(part.protected for part in parts):
             decoding = replace(decoding, return_attention=True)
     for part in parts:
-        for check in part.checks:
-            added[check.field] = check.max_bytes(part)
+        if part.check is not None:
+            added[part.check.field] = part.check.max_bytes(part)
     size = generated_size(
         decoding,
         source_tokens=max((len(part.tokens) for part in parts), default=0),

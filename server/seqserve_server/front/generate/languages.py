@@ -45,54 +45,43 @@ def affixes_of(
     if manifest.template is None and not any(codes.values()):
         return NO_AFFIXES
     template = manifest.template or Template()
-    chosen = _Chosen(codes, template, manifest.label, section)
+    named = _Named(codes, template, manifest.label, section)
     return Affixes(
-        chosen.text(template.text_prefix),
-        chosen.ids(template.source_prefix, tokenizer.source_id_of),
-        chosen.ids(template.source_suffix, tokenizer.source_id_of),
-        chosen.ids(template.target_prefix, tokenizer.id_of),
-        chosen.start(template.target_start, tokenizer.id_of),
+        template.text_prefix.format_map(named) if named else "",
+        named.ids(template.source_prefix, tokenizer.source_id_of),
+        named.ids(template.source_suffix, tokenizer.source_id_of),
+        named.ids(template.target_prefix, tokenizer.id_of),
+        named.start(template.target_start, tokenizer.id_of),
     )
 
 
-class _Chosen:
+class _Named(dict[str, str]):
+    """The token or name of each language that a request gives, by its role."""
+
     def __init__(
         self, codes: Mapping[str, str], template: Template, label: str, section: str
     ) -> None:
-        self._label, self._section = label, section
-        self._template, self._known = template, template.languages
-        # Token or name of each language that is given.
-        self._given = {role: self._find(role, code) for role, code in codes.items() if code}
+        self._template, self._label, self._section = template, label, section
+        super().__init__({role: self._find(role, code) for role, code in codes.items() if code})
+
+    def __missing__(self, role: str) -> str:
+        known = self._template.languages[role]
+        if len(known) == 1:
+            return next(iter(known.values()))
+        raise self._wrong(role, f"is missing; {self._label} needs one of {_listed(known)}")
 
     def ids(self, elements: list[str], id_of: Callable[[str], int | None]) -> tuple[int, ...]:
+        roles = {f"{{{role}}}": role for role in self._template.languages}
+        tokens = [self[roles[each]] if each in roles else each for each in elements]
         # The loader has checked that the vocabulary has all of them.
-        return tuple(id_of(self._filled(element)) or 0 for element in elements)
+        return tuple(id_of(token) or 0 for token in tokens)
 
     def start(self, element: str, id_of: Callable[[str], int | None]) -> int | None:
-        is_given = any(element == f"{{{role}}}" for role in self._given)
+        is_given = any(element == f"{{{role}}}" for role in self)
         return self.ids([element], id_of)[0] if is_given else None
 
-    def text(self, prefix: str) -> str:
-        if not prefix or not self._given:
-            return ""
-        return prefix.format_map({role: self._need(role) for role in self._known})
-
-    def _filled(self, element: str) -> str:
-        for role in self._known:
-            if element == f"{{{role}}}":
-                return self._need(role)
-        return element
-
-    def _need(self, role: str) -> str:
-        if role not in self._given:
-            known = self._known[role]
-            if len(known) == 1:
-                return next(iter(known.values()))
-            raise self._wrong(role, f"is missing; {self._label} needs one of {_listed(known)}")
-        return self._given[role]
-
     def _find(self, role: str, code: str) -> str:
-        known = self._known[role]
+        known = self._template.languages[role]
         if not known:
             raise self._wrong(role, f"is {code!r:.80}, but {self._label} asks for none")
         own = self._template.code_of(role, code)

@@ -94,13 +94,12 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | 
     decoding = _decoding(options, manifest, tokenizer, affixes)
     check_conflicts(sent, options, decoding, manifest, model.engine.capacity.max_rows)
     asked = Asked(options, decoding, affixes, model, glossary)
-    check = numbers(asked)
     return Options(
         decoding=decoding,
         affixes=affixes,
         segmentation=_segmentation(options, sent),
         features=tuple(feature for make in _FEATURES if (feature := make(asked))),
-        checks=(check,) if check else (),
+        check=numbers(asked),
         returns_attention=options.return_attention,
         is_repeatable=decoding.sampling is None or options.HasField("seed"),
         glossary=glossary,

@@ -45,8 +45,8 @@ class Options:
     segmentation: Segmentation | None = None
     """How sources are divided; None for not at all."""
     features: tuple[Feature, ...] = ()
-    checks: tuple[Feature, ...] = ()
-    """Further features, of parts that have a digit."""
+    check: Feature | None = None
+    """A further feature, of parts that have a digit."""
     returns_attention: bool = False
     is_repeatable: bool = True
     """Whether equal requests have equal answers: not if each draws its own seed."""
@@ -110,8 +110,8 @@ class Part(NamedTuple):
     """The terms of ``decoding`` as they were sent, then terms of a glossary that cannot apply."""
     draft: tuple[int, ...] = ()
     """Token ids that its target may have."""
-    checks: tuple[Feature, ...] = ()
-    """Features that check its answer, once all others have written it."""
+    check: Feature | None = None
+    """The feature that checks its answer, once all others have written it."""
 
     @property
     def rest(self) -> str:
@@ -196,6 +196,11 @@ class Asked(NamedTuple):
     affixes: Affixes
     model: LoadedModel
     glossary: Glossary | None
+
+    @property
+    def ends(self) -> set[int]:
+        """Ids of the tokens that end a hypothesis."""
+        return set(self.decoding.end_ids or (self.model.manifest.tokens.eos,))
 
     @property
     def languages(self) -> tuple[str, str]:

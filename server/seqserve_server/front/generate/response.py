@@ -4,14 +4,13 @@ import math
 import re
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from operator import eq, mul
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
 from seqserve_server.front.generate.alignment import attention_rows
 from seqserve_server.front.generate.records import Hop, Part
-from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.protected import without
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import script_of
@@ -32,7 +31,7 @@ _MAX_PERIOD = 8
 
 def response_of(
     hop: Hop, part: Part, answer: Finished, timeline: Timeline
-) -> Cooperative[generation_pb2.GenerateResponse]:
+) -> Generator[None, None, generation_pb2.GenerateResponse]:
     """Writes the answer to a part; pauses between hypotheses that take milliseconds."""
     tokenizer, options, tokens = hop.model.tokenizer, hop.options, part.tokens
     # Fields are set one by one, and messages where they stay: arguments take longer, and copies.
@@ -59,8 +58,8 @@ def response_of(
             message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
         for feature in options.features:
             feature.write(part, hypothesis, message)
-        for check in part.checks:
-            check.write(part, hypothesis, message)
+        if part.check is not None:
+            part.check.write(part, hypothesis, message)
         if hypothesis.attention or hypothesis.top_tokens:
             yield
     return response

@@ -1,6 +1,7 @@
 """Answers the calls that generate nothing: Score, Attention, Tokenize and Detokenize."""
 
 import asyncio
+from collections.abc import Generator
 from dataclasses import replace
 
 from seqserve.v1 import generation_pb2
@@ -22,7 +23,6 @@ from seqserve_server.front.generate.records import (
 from seqserve_server.front.generate.source import SourceReader, check_length
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.overload.memory import AnswerSize
-from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import Pieces
 
@@ -142,7 +142,7 @@ async def tokenize(
 
 def _tokenized(
     tokenizer: Tokenizer, text: str, affixes: Affixes, *, is_target: bool
-) -> Cooperative[tuple[Pieces, int]]:
+) -> Generator[None, None, tuple[Pieces, int]]:
     pieces = tokenizer.pieces(text, is_target=is_target)
     if is_target:
         return pieces, len(affixes.target) + len(pieces.ids)

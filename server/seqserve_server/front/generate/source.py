@@ -1,6 +1,6 @@
 """Reads sources: checks them, divides them into parts, tokenizes each part once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -12,7 +12,6 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.job import Job, Window, longest_wait_s, reserve
 from seqserve_server.front.generate.records import GenerateRequest, Options, Part, Route, Source
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.front.overload.turns import Cooperative
 from seqserve_server.text.quantities.reading import has_digit
 from seqserve_server.text.splitting import Segmentation, Span, split, wrap
 
@@ -80,7 +79,7 @@ def _route_of(source: Source, route: Route) -> Route:
 
 
 class SourceReader:
-    """Turns texts into sources for a model."""
+    """Turns texts into sources for a model, in steps of bounded time."""
 
     def __init__(self, model: LoadedModel, options: Options) -> None:
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
@@ -88,10 +87,10 @@ class SourceReader:
         self._segmentation = options.segmentation
         self._shaping = [each for each in options.features if each.shapes_text]
         self._others = [each for each in options.features if not each.shapes_text]
-        self._checks = options.checks
+        self._check = options.check
         self._max_tokens = model.manifest.limits.max_source_length
 
-    def read(self, text: str) -> Cooperative[Source]:
+    def read(self, text: str) -> Generator[None, None, Source]:
         """Reads one source."""
         if not text.strip():
             raise InvalidRequest("source", "is empty")
@@ -99,7 +98,7 @@ class SourceReader:
             return self._undivided(text)
         return (yield from self._divided(text, self._segmentation))
 
-    def read_all(self, texts: Sequence[str]) -> Cooperative[list[Source | ServiceError]]:
+    def read_all(self, texts: Sequence[str]) -> Generator[None, None, list[Source | ServiceError]]:
         """Reads the sources of a batch; one that is wrong becomes its error."""
         sources: list[Source | ServiceError] = []
         num_segments = 0
@@ -124,7 +123,7 @@ class SourceReader:
         self._check_tokens(part.tokens)
         return Source(text, [part], len(part.tokens), is_divided=False)
 
-    def _divided(self, text: str, segmentation: Segmentation) -> Cooperative[Source]:
+    def _divided(self, text: str, segmentation: Segmentation) -> Generator[None, None, Source]:
         if len(text) > MAX_CHARACTERS:
             raise _too_much(f"{len(text):,} characters", f"{MAX_CHARACTERS:,}")
         parts: list[Part] = []
@@ -170,8 +169,8 @@ class SourceReader:
         part = part._replace(tokens=tokens if self._is_translatable(part, tokens) else [])
         for feature in self._others:
             part = feature.read(part)
-        if self._checks and part.tokens and has_digit(part.original):
-            part = part._replace(checks=self._checks)
+        if self._check and part.tokens and has_digit(part.original):
+            part = part._replace(check=self._check)
         return part
 
     def _tokens(self, text: str) -> list[int]:

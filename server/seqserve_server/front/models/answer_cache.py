@@ -8,16 +8,14 @@ Used in the event loop.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import itertools
 import pickle
 from array import array
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
-from seqserve_server.contract.errors import DeadlinePassed, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.contract.limits import CacheScope
 from seqserve_server.contract.request import GenerateSpec
@@ -101,8 +99,8 @@ class VersionAnswers:
         self._number = number
         self._closed = False
         self.counts = counts
-        self.under_way: SingleFlight[Finished] = SingleFlight()
-        """Requests in flight, which equal ones join."""
+        self.under_way: dict[Hashable, list[Any]] = {}
+        """The calls that are in flight, with those that wait for the answer of an equal one."""
 
     def key_of(self, spec: GenerateSpec) -> bytes:
         """Returns a key: equal for requests in the same scope that have equal answers."""
@@ -130,44 +128,3 @@ class VersionAnswers:
         """Removes all answers and stores no more: the version is unloaded."""
         self._closed = True
         self._cache.remove_all(self)
-
-
-Answer = TypeVar("Answer")
-
-# They depend on the deadline and the turn of a request; an equal one may be answered.
-_CALLER_SPECIFIC = (DeadlinePassed, QueueFull)
-
-
-class SingleFlight(Generic[Answer]):
-    """Runs equal requests once: the others wait for the answer of the first (single flight)."""
-
-    def __init__(self) -> None:
-        self._flights: dict[Hashable, asyncio.Future[Answer | ServiceError | None]] = {}
-
-    async def join(self, key: Hashable) -> Answer | None:
-        """Waits for the answer of an equal request, or raises its error; None if none is in flight.
-
-        The caller then runs its own, and must not await anything before it calls :meth:`run`.
-        """
-        while (flight := self._flights.get(key)) is not None:
-            # A cancelled waiter does not cancel the shared request.
-            outcome = await asyncio.shield(flight)
-            if isinstance(outcome, ServiceError):
-                raise outcome
-            if outcome is not None:
-                return outcome
-        return None
-
-    async def run(self, key: Hashable, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Runs a request, whose answer goes to all that join it meanwhile."""
-        flight = self._flights[key] = asyncio.get_running_loop().create_future()
-        outcome: Answer | ServiceError | None = None
-        try:
-            outcome = await work()
-        except ServiceError as error:
-            outcome = None if isinstance(error, _CALLER_SPECIFIC) else error
-            raise
-        finally:
-            del self._flights[key]
-            flight.set_result(outcome)
-        return outcome

@@ -8,28 +8,27 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import cast
+from collections.abc import Awaitable, Callable, Sequence
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
 from seqserve_server.front.engine_client.group import LaunchedGroup
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 
 _log = logging.getLogger(__name__)
 
 
-async def _nothing(entry: Entry, model: ServedModel) -> None:
+async def _nothing(entry: Entry) -> None:
     pass
 
 
-async def _until_idle(entry: Entry, model: ServedModel, timeout_s: float) -> bool:
-    return await model.calls.wait_idle(timeout_s)
+async def _until_idle(entry: Entry, timeout_s: float) -> bool:
+    assert entry.model is not None
+    return await entry.model.calls.wait_idle(timeout_s)
 
 
 class Deployment:
@@ -39,34 +38,35 @@ class Deployment:
         self._loader = loader
         self._metrics = metrics
         self._drain_timeout_s = drain_timeout_s
-        self.loading: dict[Entry, LaunchedGroup] = {}
-        """Engines of the versions that are loading."""
+        self.engines: dict[Entry, LaunchedGroup] = {}
+        """Engines of the versions that are loading or loaded."""
         self._tasks: dict[Entry, asyncio.Task[None]] = {}
         self._closed = False
         self.on_settled: Callable[[], None] = lambda: None
         """Called when a version has been loaded, has failed or has been unloaded."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when the engine of a version fails, starts again or is trusted again."""
-        self.on_started: Callable[[Entry, ServedModel], Awaitable[None]] = _nothing
+        self.on_started: Callable[[Entry], Awaitable[None]] = _nothing
         """Awaited when the engine of a version runs, before the version is ready."""
-        self.until_idle: Callable[[Entry, ServedModel, float], Awaitable[bool]] = _until_idle
+        self.until_idle: Callable[[Entry, float], Awaitable[bool]] = _until_idle
         """Waits for the calls of a version that takes no new ones; False after a timeout."""
 
     def close(self) -> None:
         """Ends the loads in progress; no version becomes ready from now on."""
         self._closed = True
-        for engine in self.loading.values():
-            engine.close()
+        for entry, engine in self.engines.items():
+            if entry.state is ModelState.LOADING:
+                engine.close()
 
-    def load_all(self, entries: Iterable[Entry]) -> None:
+    def load_all(self, entries: Sequence[Entry]) -> None:
         """Loads versions in parallel, before the event loop runs; blocks."""
         began_s = time.perf_counter()
         for entry in entries:
             entry.move(ModelState.LOADING)
-            self.loading[entry] = self._loader.begin(entry.name, entry.version)
-        for entry, engine in list(self.loading.items()):
+            self.engines[entry] = self._loader.begin(entry.name, entry.version)
+        for entry in entries:
             try:
-                model = self._loader.load(entry.name, entry.version, engine)
+                model = self._loader.load(entry.name, entry.version, self.engines[entry])
             except (ProviderError, StartupError):
                 # The cause is this server's configuration: every other version would fail too.
                 raise
@@ -74,11 +74,10 @@ class Deployment:
                 self.fail(entry, error)
             else:
                 self._finish(entry, model, time.perf_counter() - began_s)
-            del self.loading[entry]
 
-    async def start(self, entry: Entry, model: ServedModel) -> None:
+    async def start(self, entry: Entry) -> None:
         """Connects the engine of a loaded version to the event loop."""
-        engine = cast(LaunchedGroup, model.engine)
+        engine = self.engines[entry]
 
         def changed() -> None:
             entry.follow_engine()
@@ -130,14 +129,12 @@ class Deployment:
         began_s = time.perf_counter()
         try:
             engine = await asyncio.to_thread(self._loader.begin, entry.name, entry.version)
-            self.loading[entry] = engine
+            self.engines[entry] = engine
             try:
                 model = await self._start_up(entry, engine)
             except BaseException:
                 await engine.stop()
                 raise
-            finally:
-                del self.loading[entry]
         except Exception as error:
             self.fail(entry, error)
         else:
@@ -149,7 +146,7 @@ class Deployment:
         model = entry.model
         assert model is not None
         began_s = time.perf_counter()
-        all_finished = await self.until_idle(entry, model, self._drain_timeout_s)
+        all_finished = await self.until_idle(entry, self._drain_timeout_s)
         # The next scrape shows what the engine did since the last one.
         await model.engine.newest_stats(when_idle=True)
         await model.engine.stop()
@@ -161,6 +158,7 @@ class Deployment:
         )
         self._metrics.forget_model_later(manifest.name, manifest.version)
         entry.model = None
+        del self.engines[entry]
         entry.move(ModelState.AVAILABLE)
         seconds = time.perf_counter() - began_s
         fields = {"model": entry.label, "all_finished": all_finished, "seconds": seconds}
@@ -172,8 +170,8 @@ class Deployment:
         model = await asyncio.to_thread(self._loader.load, entry.name, entry.version, engine)
         if self._closed:
             raise EngineFault("the server stops")
-        await self.start(entry, model)
-        await self.on_started(entry, model)
+        await self.start(entry)
+        await self.on_started(entry)
         return model
 
     def _finish(self, entry: Entry, model: ServedModel, seconds: float) -> None:
@@ -195,6 +193,7 @@ class Deployment:
 
     def fail(self, entry: Entry, error: Exception) -> None:
         """Records that a version could not be loaded."""
+        self.engines.pop(entry, None)
         if self._closed:
             entry.move(ModelState.FAILED, "the server stops")
             return

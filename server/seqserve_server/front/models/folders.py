@@ -14,7 +14,7 @@ from seqserve_server.artifact import manifest
 from seqserve_server.artifact.files import Files, files_of
 from seqserve_server.artifact.repository import DEFAULT_FILE, default_of, list_folders
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.process import logs
 
 _BEING_WRITTEN = "its files are being written"
@@ -54,7 +54,7 @@ class Scanner:
                 f"--model-repository: {self._folder} holds no <name>/<version>/ folder; {hint}"
             )
         for (name, version), files in self._seen.items():
-            self._repository.add(Entry(name=name, version=version, files=files))
+            self._repository.entry(name, version).files = files
 
     def default(self) -> tuple[str, str]:
         """Reads which model the folder names as its default, if any, and returns the file too."""

@@ -15,7 +15,9 @@ removed once it is AVAILABLE or FAILED.
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.front.models.loaded_model import ServedModel
 
 
 class ModelState(Enum):
@@ -60,8 +62,8 @@ _ORIGINS = {
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Version:
-    """One version of a model."""
+class Entry:
+    """One version of a model in the repository."""
 
     name: str
     version: int
@@ -77,6 +79,14 @@ class Version:
     """Fingerprint of the files that were last loaded, or that failed to load."""
     on_call: bool = False
     """Whether the first call loads it, so that it takes calls while it is not loaded."""
+    model: ServedModel | None = None
+    """Set while the version is ready, restarting or draining."""
+    described: Manifest | None = None
+    """Its manifest, if calls load it."""
+    num_bytes: int = 0
+    """Memory that it then takes, once it is loaded."""
+    read_files: Hashable = None
+    """Fingerprint of its files when the manifest was read."""
 
     @property
     def label(self) -> str:
@@ -94,14 +104,29 @@ class Version:
         return self.on_call and self.state is ModelState.AVAILABLE
 
     @property
+    def serving(self) -> ServedModel | None:
+        """Its model, if a new call may use it."""
+        return None if self.state is ModelState.DRAINING else self.model
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Its manifest, if the version is loaded or calls load it."""
+        return self.model.manifest if self.model else self.described
+
+    @property
     def is_wanted(self) -> bool:
         """Whether its folder exists and no administrator has unloaded it."""
         return self.is_present and self.control is not Control.UNLOADED
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs for it."""
+        return self.state in _IDLE
+
+    @property
     def is_removable(self) -> bool:
         """Whether its folder is gone and nothing runs for it."""
-        return not self.is_present and self.state in _IDLE
+        return not self.is_present and self.is_idle
 
     def mark_stable(self, files: Hashable) -> None:
         """Records files that are complete and do not change; other files may be tried again."""
@@ -129,17 +154,24 @@ class Version:
             self.attempted_files = self.files
         self.state, self.reason = state, reason
 
+    def follow_engine(self) -> None:
+        """Moves between READY and RESTARTING, as its engine fails and proves itself again."""
+        if self.model is None or self.state is ModelState.DRAINING:
+            return
+        engine = self.model.engine
+        if not engine.status.is_ready:
+            self.move(ModelState.RESTARTING, engine.status.last_error)
+        elif not self.is_ready:
+            self.move(ModelState.READY)
 
-V = TypeVar("V", bound=Version)
 
-
-def to_load(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:
+def to_load(versions: Collection[Entry], keep: int, weighted: Collection[int] = ()) -> list[Entry]:
     """Finds the versions of a model to load, the highest first.
 
     The ``keep`` highest versions, all with 0, and those with a weight stay loaded.
     """
     active = [version for version in versions if version.state in _ACTIVE and version.is_wanted]
-    chosen: list[V] = []
+    chosen: list[Entry] = []
     for version in sorted(versions, key=lambda version: -version.version):
         if version.state is not ModelState.AVAILABLE or version.files is None:
             continue
@@ -151,7 +183,7 @@ def to_load(versions: Collection[V], keep: int, weighted: Collection[int] = ()) 
     return chosen
 
 
-def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:
+def to_drain(versions: Collection[Entry], keep: int, weighted: Collection[int] = ()) -> list[Entry]:
     """Finds the versions of a model to drain.
 
     Newer versions that are READY replace a version. If the folder of the last one is gone, it stays
@@ -163,7 +195,7 @@ def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ())
     ]
     is_loading = any(version.state is ModelState.LOADING for version in versions)
 
-    def is_due(version: V) -> bool:
+    def is_due(version: Entry) -> bool:
         if version.control is Control.UNLOADED:
             return True
         if not version.is_present:
@@ -174,5 +206,5 @@ def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ())
     return [version for version in loaded if is_due(version)]
 
 
-def _is_outdated(version: Version, others: Collection[Version], keep: int) -> bool:
+def _is_outdated(version: Entry, others: Collection[Entry], keep: int) -> bool:
     return bool(keep) and sum(other.version > version.version for other in others) >= keep

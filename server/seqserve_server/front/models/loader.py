@@ -12,12 +12,12 @@ from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.options import SegmentationMode
+from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.client import EngineProcess
 from seqserve_server.front.engine_client.group import EngineGroup, LaunchedGroup
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loaded_model import ServedModel, read_tokenizer
-from seqserve_server.front.telemetry.metrics import Metrics
 
 _SMALL, _LARGE = 2, 16
 """Workers of a small and of any other model in one process, at most, if no number of processes is
@@ -116,8 +116,8 @@ class Loader:
         return 1 if workers <= _FEW else -(-workers // most)
 
 
-def loader_of(options: ServeOptions, metrics: Metrics) -> Loader:
-    """Makes the loader of a server."""
+def loader_of(options: ServeOptions, counts_of: Callable[[str, int], CacheCounts]) -> Loader:
+    """Makes the loader of a server, and its cache, which counts the answers of each version."""
     launch = partial(
         EngineProcess,
         log_format=options.log_format,
@@ -127,7 +127,7 @@ def loader_of(options: ServeOptions, metrics: Metrics) -> Loader:
     # Models without recommended options stay so if there is nothing to add.
     is_segmented = options.segmentation is not SegmentationMode.NONE
     generation = {"segmentation": options.segmentation.value} if is_segmented else {}
-    cache = AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts, options.cache_scope)
+    cache = AnswerCache(options.cache_mb * 1_000_000, counts_of, options.cache_scope)
     return Loader(
         repository=options.model_repository or standard_repository(),
         provider=options.provider,

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError, Draining, ModelUnavailable, QueueFull
 from seqserve_server.front.models.deployment import Deployment
-from seqserve_server.front.models.lifecycle import Control, ModelState
+from seqserve_server.front.models.lifecycle import Control, Entry, ModelState
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
@@ -27,9 +27,6 @@ _ROOM_S = 10.0
 """Longest wait for a loaded version that no call uses."""
 _POLL_S = 0.02
 _RETRY_S = 1.0
-_IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
-_LOADED = (ModelState.READY, ModelState.RESTARTING)
-_KEPT = (ModelState.LOADING, ModelState.DRAINING, *_LOADED)
 
 
 class _Read(NamedTuple):
@@ -66,7 +63,7 @@ class OnDemand:
     @property
     def loaded_bytes(self) -> int:
         """Memory of the versions that are loaded, begin to be or have not ended yet."""
-        return sum(entry.num_bytes for entry in self._repository.entries if entry.state in _KEPT)
+        return sum(entry.num_bytes for entry in self._repository.entries if not entry.is_idle)
 
     def read(self) -> list[_Read]:
         """Reads the manifests of the versions whose files are new; blocks, in any thread."""
@@ -78,7 +75,7 @@ class OnDemand:
         for entry, manifest, num_bytes in found:
             entry.read_files, entry.num_bytes = entry.files, num_bytes
             entry.described = manifest if isinstance(manifest, Manifest) else None
-            if isinstance(manifest, Exception) and entry.state in _IDLE:
+            if isinstance(manifest, Exception) and entry.is_idle:
                 entry.move(ModelState.LOADING)
                 self._deployment.fail(entry, manifest)
 
@@ -86,7 +83,7 @@ class OnDemand:
         """Has calls load the versions that are due; returns those that no call has to ask for."""
         for entry in self._repository.entries:
             entry.on_call = entry.described is not None and (
-                entry in due or (entry.on_call and entry.is_wanted and entry.state in _KEPT)
+                entry in due or (entry.on_call and entry.is_wanted and not entry.is_idle)
             )
         return [entry for entry in due if entry.control is Control.LOADED]
 
@@ -147,7 +144,7 @@ class OnDemand:
 
     def _is_asked_for(self, entry: Entry) -> bool:
         is_asked_for = entry.on_call or entry.control is Control.LOADED
-        return is_asked_for and entry.described is not None and entry.state in _IDLE
+        return is_asked_for and entry.described is not None and entry.is_idle
 
     async def _has_room(self, entry: Entry, end_s: float) -> bool:
         while self.loaded_bytes + entry.num_bytes > self._max_bytes:
@@ -169,10 +166,10 @@ class OnDemand:
     def _unused(self) -> Entry | None:
         """Finds the loaded version that no call has used for longest, if no call uses it now."""
         unused = {
-            entry: entry.model.calls.idle_since_s
+            entry: model.calls.idle_since_s
             for entry in self._repository.entries
-            if entry.model and entry.state in _LOADED and entry.control is not Control.LOADED
-            if entry.model.calls.are_idle and not self._callers[entry]
+            if (model := entry.serving) and entry.control is not Control.LOADED
+            if model.calls.are_idle and not self._callers[entry]
         }
         return min(unused, key=unused.__getitem__, default=None)
 

@@ -1,17 +1,15 @@
 """Registry of model versions: which exist, which take calls, and which one serves a call."""
 
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import TypeAlias
 
 from seqserve.errors import OptionError
-from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.pairs import Pairs, Translator
 from seqserve_server.artifact.template import Template, shared_languages
 from seqserve_server.contract import errors
 from seqserve_server.contract.errors import truncated_list
-from seqserve_server.front.models.lifecycle import ModelState, Version
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 
 Weights: TypeAlias = Mapping[int, int]
@@ -25,40 +23,6 @@ _RETRYABLE = {
     ModelState.LOADING: "is loading; call again soon",
     ModelState.DRAINING: "is being unloaded; call another version",
 }
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Entry(Version):
-    """A version in the repository, with its model if it is loaded."""
-
-    model: ServedModel | None = None
-    """Set while the version is ready, restarting or draining."""
-    described: Manifest | None = None
-    """Its manifest, if calls load it."""
-    num_bytes: int = 0
-    """Memory that it then takes, once it is loaded."""
-    read_files: Hashable = None
-    """Fingerprint of its files when the manifest was read."""
-
-    @property
-    def serving(self) -> ServedModel | None:
-        """Its model, if a new call may use it."""
-        return None if self.state is ModelState.DRAINING else self.model
-
-    @property
-    def manifest(self) -> Manifest | None:
-        """Its manifest, if the version is loaded or calls load it."""
-        return self.model.manifest if self.model else self.described
-
-    def follow_engine(self) -> None:
-        """Moves between READY and RESTARTING, as its engine fails and proves itself again."""
-        if self.model is None or self.state is ModelState.DRAINING:
-            return
-        engine = self.model.engine
-        if not engine.status.is_ready:
-            self.move(ModelState.RESTARTING, engine.status.last_error)
-        elif not self.is_ready:
-            self.move(ModelState.READY)
 
 
 class Repository:
@@ -107,6 +71,11 @@ class Repository:
             for entry in versions.copy().values()
         ]
         return sorted(entries, key=lambda entry: (entry.name, entry.version))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether any version takes calls."""
+        return any(entry.is_ready for entry in self.entries)
 
     def names(self) -> list[str]:
         """Lists the names of the models."""

@@ -9,19 +9,17 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.artifact.repository import VERSION
 from seqserve_server.contract import errors
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.folders import Scanner
-from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
+from seqserve_server.front.models.lifecycle import Control, Entry, ModelState, to_drain, to_load
 from seqserve_server.front.models.loader import Loader, loader_of
 from seqserve_server.front.models.on_demand import OnDemand
-from seqserve_server.front.models.repository import Entry, Repository, Weights, weights_error
+from seqserve_server.front.models.repository import Repository, Weights, weights_error
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 
@@ -83,7 +81,6 @@ class Rollout:
         self._keep = keep
         self._interval_s = interval_s
         self._watching: asyncio.Task[None] | None = None
-        self._closed = False
         metrics.read_versions = self._states
 
     def open(self, default: str = "", traffic: dict[str, dict[int, int]] | None = None) -> None:
@@ -117,22 +114,21 @@ class Rollout:
 
     def discard(self) -> None:
         """Ends all engine processes when no event loop runs; blocks."""
-        for engine in self._engines():
+        for engine in self.deployment.engines.values():
             engine.terminate()
 
     async def start(self) -> None:
         """Starts the engines, and scans the folder from now on."""
         for entry in self.repository.entries:
             if entry.model is not None:
-                await self.deployment.start(entry, entry.model)
+                await self.deployment.start(entry)
         if self._interval_s:
             self._watching = asyncio.create_task(self._watch())
 
     def close(self) -> None:
         """Refuses new calls and changes no version any more."""
-        if self._closed:
+        if self.repository.is_closed:
             return
-        self._closed = True
         if self._watching is not None:
             self._watching.cancel()
         # A call that has its version may still submit to it, as a batch does source by source.
@@ -144,7 +140,7 @@ class Rollout:
     async def stop(self) -> None:
         """Ends all engine processes; calls in progress fail."""
         self.close()
-        await asyncio.gather(*(engine.stop() for engine in self._engines()))
+        await asyncio.gather(*(engine.stop() for engine in self.deployment.engines.values()))
         await self.deployment.stop()
 
     async def load(self, name: str, version: int = 0) -> Entry:
@@ -160,7 +156,7 @@ class Rollout:
         if entry.state is ModelState.DRAINING:
             raise errors.ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
         entry.control = Control.LOADED
-        if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
+        if entry.is_idle:
             if self._on_demand is not None:
                 await self._on_demand.load(entry)
             else:
@@ -211,11 +207,11 @@ class Rollout:
                 _log.exception("the model repository cannot be scanned")
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.repository.is_closed:
             raise errors.Draining
 
     def _apply(self) -> None:
-        if self._closed:
+        if self.repository.is_closed:
             return
         for entry in self._due_to_load():
             if self._on_demand is not None:
@@ -241,10 +237,6 @@ class Rollout:
         ]
         return due if self._on_demand is None else self._on_demand.mark(due)
 
-    def _engines(self) -> list[LaunchedGroup]:
-        loaded = [cast(LaunchedGroup, model.engine) for model in self.repository.models()]
-        return [*loaded, *self.deployment.loading.values()]
-
     def _states(self) -> list[tuple[str, int, str]]:
         return [
             (entry.name, entry.version, "on_call" if entry.waits_for_call else entry.state.value)
@@ -256,7 +248,7 @@ def rollout_of(options: ServeOptions, metrics: Metrics) -> Rollout:
     """Makes the rollout of a server; loads nothing yet."""
     return Rollout(
         Repository(),
-        loader_of(options, metrics),
+        loader_of(options, metrics.cache_counts),
         metrics,
         keep=options.keep_versions,
         interval_s=options.watch_interval_s,

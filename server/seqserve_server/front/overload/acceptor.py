@@ -26,8 +26,8 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
-from seqserve_server.front.overload.admission import HELD, PEER, Admission
-from seqserve_server.front.overload.memory import Reservation, RoundRobin
+from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.overload.memory import HELD, PEER, Reservation, RoundRobin
 from seqserve_server.process import logs
 
 # Calls of one method that can be taken in one turn of the event loop: at first, and at most.

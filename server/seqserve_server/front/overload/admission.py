@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from typing import Any
 
 import grpc
@@ -47,11 +46,6 @@ _MESSAGE_BYTES = 64 << 20
 _MANY = 8
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-PEER: ContextVar[str] = ContextVar("peer", default="")
-"""The peer of the call whose task this is; empty where grpcio serves its calls itself."""
-HELD: ContextVar[set[Reservation]] = ContextVar("held")
-"""Memory that this call holds from its message to its end."""
 
 
 def _caller(method: str, peer: str) -> str:

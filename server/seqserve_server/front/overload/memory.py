@@ -15,6 +15,7 @@ import asyncio
 import math
 from collections import Counter, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -203,6 +204,21 @@ class Reservation:
     def release(self) -> None:
         """Releases all bytes; a second call does nothing."""
         self.shrink(0)
+
+
+PEER: ContextVar[str] = ContextVar("peer", default="")
+"""The peer of the call whose task this is; empty where grpcio serves its calls itself."""
+HELD: ContextVar[set[Reservation]] = ContextVar("held")
+"""Memory that the call whose task this is holds from its message to its end."""
+
+
+def held() -> set[Reservation]:
+    """Returns what :data:`HELD` has; begins it where grpcio serves its calls itself."""
+    try:
+        return HELD.get()
+    except LookupError:
+        HELD.set(set())
+        return HELD.get()
 
 
 def release_all(reservations: set[Reservation]) -> None:

@@ -26,6 +26,8 @@ Cooperative: TypeAlias = Generator[None, None, Result]
 _FEW_CHARACTERS = 1024
 # Memory for the tokens of a character, in scripts with several tokens a character.
 _CHARACTER_BYTES = 64
+# Two callers may have a text of a megabyte read at the same time.
+_TEXTS_BYTES = 128_000_000
 
 
 class Turns:
@@ -71,7 +73,7 @@ class TextScheduler:
     def __init__(
         self, memory: FairMemory | None = None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        self.memory = memory or FairMemory(bound=Bound.TEXTS)
+        self.memory = memory or FairMemory(_TEXTS_BYTES, bound=Bound.TEXTS)
         """Memory for texts that are being read."""
         self._clock = clock
         self._turns = Turns()

@@ -8,7 +8,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from seqserve.options import flag_of
 from seqserve.tls import read_authorities, read_pair
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.reloading import Reload, Reloaded
-from seqserve_server.front.security.tokens import Tokens
+from seqserve_server.front.security.tokens import Authorization, Tokens
 from seqserve_server.front.security.usage import Usage
 from seqserve_server.process import logs
 
@@ -35,8 +35,13 @@ class Security:
     """None if connections are not encrypted."""
     tokens: Tokens | None = None
     """None if clients need no token."""
-    usage: Usage | None = None
-    """Usage of the token names, in the file of the option; None without one."""
+    usage: Usage = field(default_factory=Usage)
+    """Usage of the token names, also in the file of the option, if it is set."""
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """What authorizes calls; None if clients need no token."""
+        return None if self.tokens is None else Authorization(self.tokens, self.usage)
 
     def reloads(self) -> dict[str, Reload]:
         """Returns the last reload of the files, by the option that names them."""
@@ -58,7 +63,7 @@ def security_of(options: ServeOptions) -> Security:
             options.tls_certificate, options.tls_key, options.tls_client_ca
         ),
         tokens=None if options.tokens is None else Tokens(options.tokens, has_usage=has_usage),
-        usage=None if options.usage is None else Usage(options.usage),
+        usage=Usage(options.usage),
     )
     missing = _missing(security)
     if missing and not is_loopback(options.host):

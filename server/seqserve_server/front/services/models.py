@@ -8,7 +8,7 @@ from seqserve_server.artifact.template import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.glossaries import GlossaryFolder
-from seqserve_server.front.models.repository import Entry
+from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.overload.memory import AnswerSize
 from seqserve_server.front.security.tokens import CALLER
 from seqserve_server.front.security.usage import Usage

@@ -36,8 +36,6 @@ from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission
 from seqserve_server.front.security.protection import Certificates, Security, security_of
-from seqserve_server.front.security.tokens import Authorization
-from seqserve_server.front.security.usage import Usage
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -75,12 +73,12 @@ class Server:
         self._repository = rollout.repository
         self._tracing = tracing
         security = security or Security()
-        self._usage = security.usage or Usage()
+        self._usage = security.usage
         metrics.calls.register(self._usage)
         self._interceptor = interceptor = CallInterceptor(
             metrics,
             tracing,
-            authorization=Authorization(security.tokens, self._usage) if security.tokens else None,
+            authorization=security.authorization,
             caller_metadata=options.caller_metadata,
             caller_share=options.caller_share,
             max_answer_bytes=options.max_answer_mb * 1_000_000,
@@ -119,7 +117,7 @@ class Server:
     @property
     def is_ready(self) -> bool:
         """Whether the server takes calls and has an engine for them."""
-        return self._is_serving and any(entry.is_ready for entry in self._repository.entries)
+        return self._is_serving and self._repository.is_ready
 
     def _on_change(self) -> None:
         task = asyncio.create_task(self._publish_health())
@@ -170,8 +168,7 @@ class Server:
         add_reflection((*_SERVICES, health.SERVICE_NAME), self._server)
 
     def _statuses(self) -> dict[str, int]:
-        is_up = any(entry.is_ready for entry in self._repository.entries)
-        status = _SERVING if is_up else _NOT_SERVING
+        status = _SERVING if self._repository.is_ready else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), status)
         for entry in self._repository.entries:
             status = _SERVING if entry.is_ready else _NOT_SERVING

@@ -7,6 +7,7 @@ sink when the server refuses more calls.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -46,13 +47,15 @@ class CallMetrics(Collector):
     """The calls of a server; written by the event loop, read by any thread."""
 
     def __init__(self) -> None:
-        self._calls: dict[VersionLabels, dict[Kind, Calls]] = {}
+        self._calls: defaultdict[VersionLabels, defaultdict[Kind, Calls]] = defaultdict(
+            lambda: defaultdict(Calls)
+        )
 
     def observe(
         self, version: VersionLabels, kind: Kind, duration_s: float, exemplar: dict[str, str]
     ) -> None:
         """Counts a call that has ended."""
-        calls = self._calls.setdefault(version, {}).setdefault(kind, Calls())
+        calls = self._calls[version][kind]
         bucket = calls.durations.observe(duration_s)
         calls.last_s = time.time()
         calls.exemplars[bucket] = Exemplar(exemplar, duration_s, calls.last_s)

@@ -250,3 +250,12 @@ def _details(error: BaseException) -> list[Message]:
     delay = Duration()
     delay.FromNanoseconds(int(retry_after_s * 1e9))
     return [RetryInfo(retry_delay=delay)]
+
+
+_ROUNDING = 0.01
+_JITTER_S = 0.005
+
+
+def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
+    """Returns whether a cancelled call had reached its deadline, if it has one."""
+    return remaining_s is not None and remaining_s <= _JITTER_S + _ROUNDING * elapsed_s

@@ -1,9 +1,8 @@
 """Collects the metrics of all engines at each scrape, by model and version."""
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import NamedTuple
 
@@ -20,8 +19,9 @@ _TIMEOUT_S = 2.0
 
 @dataclass(slots=True)
 class _Report:
-    stats: EngineStats
-    restarts: int
+    stats: EngineStats = field(default_factory=EngineStats)
+    """Of all its engines: those that were removed count too, so that counters do not fall."""
+    restarts: int = 0
     engine: ServingEngine | None = None
     """None once the version is unloaded; then only its counters are shown."""
     reply: StatsReply | None = None
@@ -35,23 +35,22 @@ class EnginesCollector(Collector):
 
     def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._engines: dict[VersionLabels, ServingEngine] = {}
-        # Stats and restarts of engines that were removed, so that counters do not fall.
-        self._past: dict[VersionLabels, tuple[EngineStats, int]] = {}
+        self._past: _Reports = {}
         self._lock = Lock()
 
     def add(self, version: VersionLabels, engine: ServingEngine) -> None:
         """Adds the engine of a version."""
         with self._lock:
-            self._engines[version] = engine
+            self._past.setdefault(version, _Report()).engine = engine
 
     def remove(self, version: VersionLabels) -> None:
         """Removes the engine of a version; its counters stay until they are forgotten."""
         with self._lock:
-            engine = self._engines.pop(version)
-            stats, restarts = self._before(version)
-            stats += engine.last_reply.stats
-            self._past[version] = stats, restarts + engine.status.restarts
+            past = self._past[version]
+            assert past.engine is not None
+            past.stats += past.engine.last_reply.stats
+            past.restarts += past.engine.status.restarts
+            past.engine = None
 
     def forget(self, version: VersionLabels) -> None:
         """Ends the series of a version that was removed."""
@@ -71,29 +70,21 @@ class EnginesCollector(Collector):
         yield from _labelled_counters(reports)
         yield from _histograms(reports)
 
-    def _before(self, version: VersionLabels) -> tuple[EngineStats, int]:
-        return self._past.get(version, (EngineStats(), 0))
-
     def _ask(self) -> _Reports:
         # All questions are sent first, so that the engines answer in parallel.
-        replies: dict[VersionLabels, Future[StatsReply]] = {}
+        asked: list[Future[StatsReply]] = []
         reports: _Reports = {}
         with self._lock:
-            for version in sorted({*self._past, *self._engines}):
-                report = reports[version] = _Report(*self._before(version))
-                if engine := self._engines.get(version):
-                    report.engine = engine
-                    report.restarts += engine.status.restarts
-                    replies[version] = engine.request_stats()
-        end_s = time.monotonic() + self._timeout_s
-        for version, future in replies.items():
-            report = reports[version]
-            assert report.engine is not None
-            try:
-                report.reply = future.result(max(0.0, end_s - time.monotonic()))
-            except TimeoutError:
+            for version, past in sorted(self._past.items(), key=lambda each: each[0]):
+                report = reports[version] = replace(past)
+                if report.engine is not None:
+                    report.restarts += report.engine.status.restarts
+                    asked += report.engine.request_stats()
+        wait(asked, self._timeout_s)
+        for report in reports.values():
+            if report.engine is not None:
                 report.reply = report.engine.last_reply
-            report.stats += report.reply.stats
+                report.stats += report.reply.stats
         return reports
 
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 
@@ -23,23 +22,8 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScrapeLimits:
-    """Bounds what scrapers can hold; each connection has a thread."""
-
-    max_connections: int = 64
-    """At a time; further ones are closed at once."""
-    timeout_s: float = 10.0
-    """Time that a scraper has to send its request and to read the answer."""
-    poll_s: float = 0.1
-    """Delay of a close or a cut-off."""
-
-
-_LIMITS = ScrapeLimits()
-
-
 class ScrapeServer(ThreadingHTTPServer):
-    """Serves metrics and probes from its own threads."""
+    """Serves metrics and probes from its own threads, one for each connection."""
 
     daemon_threads = True
     # Connections that wait to be accepted; probes of a fleet may come all at once.
@@ -51,12 +35,22 @@ class ScrapeServer(ThreadingHTTPServer):
         port: int,
         registry: CollectorRegistry,
         ready: Callable[[], bool],
-        limits: ScrapeLimits = _LIMITS,
+        *,
+        max_connections: int = 64,
+        timeout_s: float = 10.0,
+        poll_s: float = 0.1,
     ) -> None:
+        """Begins to serve; 0 is any free port.
+
+        Args:
+            max_connections: Connections at a time; further ones are closed at once.
+            timeout_s: Time that a scraper has to send its request and to read the answer.
+            poll_s: Delay of a close or a cut-off.
+        """
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.registry, self.ready = registry, ready
-        self._limits = limits
+        self._max_connections, self._timeout_s = max_connections, timeout_s
         self._deadlines: dict[socket.socket, float] = {}
         try:
             super().__init__((host, port), _Handler)
@@ -67,7 +61,7 @@ class ScrapeServer(ThreadingHTTPServer):
             ) from None
         self.port = int(self.server_address[1])
         self._thread = threading.Thread(
-            target=self.serve_forever, args=(limits.poll_s,), name="scrape", daemon=True
+            target=self.serve_forever, args=(poll_s,), name="scrape", daemon=True
         )
         self._thread.start()
 
@@ -84,10 +78,10 @@ class ScrapeServer(ThreadingHTTPServer):
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
         """Answers in a thread; closes the connection if there are too many."""
-        if len(self._deadlines) >= self._limits.max_connections:
+        if len(self._deadlines) >= self._max_connections:
             self.shutdown_request(request)
             return
-        self._deadlines[request] = time.monotonic() + self._limits.timeout_s
+        self._deadlines[request] = time.monotonic() + self._timeout_s
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]

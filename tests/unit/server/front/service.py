@@ -36,10 +36,10 @@ from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.services.server import Server
@@ -137,7 +137,11 @@ def rollout_of(repository: Repository, metrics: Metrics) -> Rollout:
         limits=EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=1),
         launch=_launch_nothing,
     )
-    return Rollout(repository, loader, metrics)
+    rollout = Rollout(repository, loader, metrics)
+    for entry in repository.entries:
+        if entry.model is not None:
+            rollout.deployment.engines[entry] = cast(LaunchedGroup, entry.model.engine)
+    return rollout
 
 
 def _launch_nothing(setup: Setup) -> ThreadHost:

@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -18,40 +19,28 @@ def drafts(asked: Asked) -> Feature | None:
     if len(text) > _MAX_CHARACTERS:
         reason = f"has {len(text):,} characters; at most {_MAX_CHARACTERS:,} are read"
         raise InvalidRequest("options.target_draft", reason)
-    if not decoding.follows_drafts:
+    if not decoding.follows_drafts or not (text or options.draft_source):
         return None
-    if options.draft_source:
-        return _SourceDrafts(decoding.prefix, tokenizer)
-    if not text:
-        return None
-    draft = _after(decoding.prefix, tokenizer.encode_target(text))
-    return _TargetDraft(draft[: decoding.max_decoding_length + 1])
+    return _Drafts("" if options.draft_source else text, decoding, tokenizer)
 
 
-class _TargetDraft(Feature):
-    def __init__(self, draft: TokenIds) -> None:
-        self._draft = draft
+class _Drafts(Feature):
+    """Has a text as the draft of a target; without one, each part is the draft of its own."""
+
+    def __init__(self, text: str, decoding: DecodingOptions, tokenizer: Tokenizer) -> None:
+        self._prefix, self._tokenizer = decoding.prefix, tokenizer
+        self._draft = self._of(text)[: decoding.max_decoding_length + 1] if text else None
 
     def read(self, part: Part) -> Part:
         # With terms the search of a part follows none.
-        return part._replace(draft=self._draft) if part.decoding.follows_drafts else part
-
-    def read_divided(self, parts: list[Part]) -> list[Part]:
-        # A draft is for the whole text, not for its parts.
-        return [part._replace(draft=()) for part in parts]
-
-
-class _SourceDrafts(Feature):
-    def __init__(self, prefix: TokenIds, tokenizer: Tokenizer) -> None:
-        self._prefix, self._tokenizer = prefix, tokenizer
-
-    def read(self, part: Part) -> Part:
         if not (part.tokens and part.decoding.follows_drafts):
             return part
-        draft = _after(self._prefix, self._tokenizer.encode_target(part.text))
-        return part._replace(draft=draft)
+        return part._replace(draft=self._draft or self._of(part.text))
 
+    def read_divided(self, parts: list[Part]) -> list[Part]:
+        # A text is for the whole target, not for its parts.
+        return [part._replace(draft=()) for part in parts] if self._draft else parts
 
-def _after(prefix: TokenIds, token_ids: list[int]) -> TokenIds:
-    draft = tuple(token_ids)
-    return draft if draft[: len(prefix)] == prefix else prefix + draft
+    def _of(self, text: str) -> TokenIds:
+        prefix, draft = self._prefix, tuple(self._tokenizer.encode_target(text))
+        return draft if draft[: len(prefix)] == prefix else prefix + draft

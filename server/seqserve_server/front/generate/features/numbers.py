@@ -54,7 +54,7 @@ class _Numbers(Feature):
         ids = map(asked.model.tokenizer.id_of, "0123456789")
         self._digits = [each for each in ids if each is not None]
         self._max_rows = asked.model.engine.capacity.max_rows
-        self._ends = set(asked.decoding.end_ids or (asked.model.manifest.tokens.eos,))
+        self._ends = asked.ends
 
     def max_bytes(self, part: Part) -> int:
         shown = 2 * (_CHARACTER_BYTES * _MOST_SHOWN + STRING_BYTES)

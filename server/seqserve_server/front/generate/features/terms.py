@@ -32,19 +32,13 @@ def tokenized_terms(terms: Sequence[Term], tokenizer: Tokenizer) -> tuple[TokenI
     return tuple(_ids(term.target, tokenizer) for term in terms)
 
 
-def check_terms(
-    terms: Sequence[Term], targets: Sequence[TokenIds], options: DecodingOptions, ends: set[int]
-) -> None:
-    """Checks that a hypothesis, which ends with one of some tokens, can contain each target."""
-    for term, target in zip(terms, targets, strict=True):
-        if fault := fault_of_tokens(target, options, ends):
-            raise _wrong(f"have the target {term.target!r:.80}, which has a token that {fault}")
-
-
 def terms(asked: Asked) -> Feature | None:
-    """Returns the feature, if the request has terms or a glossary."""
-    has_terms = asked.options.terms or asked.glossary
-    return _Terms(asked) if has_terms else None
+    """Returns the feature, if the request has terms or a glossary; checks its own targets."""
+    own = asked.options.terms
+    for term, target in zip(own, asked.decoding.terms, strict=True):
+        if fault := fault_of_tokens(target, asked.decoding, asked.ends):
+            raise _wrong(f"have the target {term.target!r:.80}, which has a token that {fault}")
+    return _Terms(asked) if own or asked.glossary else None
 
 
 class _Terms(Feature):
@@ -59,7 +53,7 @@ class _Terms(Feature):
         self._decoding, self._tokenizer = asked.decoding, asked.model.tokenizer
         # Not the model, which keeps the options: it could not be freed when it is unloaded.
         self._max_rows = asked.model.engine.capacity.max_rows
-        self._ends = set(asked.decoding.end_ids or (asked.model.manifest.tokens.eos,))
+        self._ends = asked.ends
 
     def read(self, part: Part) -> Part:
         decoding, text = self._decoding, part.rest

@@ -22,11 +22,10 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.server_call import ServerCall, Unreadable
-from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.answer import answer, counted_stream
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.records import GenerateRequest, Source
-from seqserve_server.front.generate.route import Directory, find_model, route_to
+from seqserve_server.front.generate.route import find_model, route_to
 from seqserve_server.front.generate.source import read
 from seqserve_server.front.services.open_inference.model_control import (
     ModelControlServicer,
@@ -41,7 +40,6 @@ from seqserve_server.front.services.open_inference.tensors import (
     outputs_of,
     texts_of,
 )
-from seqserve_server.front.telemetry.metrics import Metrics
 
 Hypothesis = generation_pb2.Hypothesis
 Request = open_inference_pb2.ModelInferRequest
@@ -131,12 +129,6 @@ def renamed(error: InvalidRequest, index: int) -> InvalidRequest:
 
 class InferenceServicer(ModelControlServicer):
     """Tensors of texts in, tensors of texts out."""
-
-    def __init__(
-        self, rollout: Versions, metrics: Metrics, directory: Directory, draining: asyncio.Event
-    ) -> None:
-        super().__init__(rollout, metrics, draining)
-        self._directory = directory
 
     async def ModelInfer(self, request: Request, call: ServerCall) -> Response:
         """Generates from every text of a request; one text that fails ends the call."""

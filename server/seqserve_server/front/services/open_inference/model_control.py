@@ -15,7 +15,8 @@ from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.contract.stats import EngineStats, Histogram
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.fronts.shared_versions import Versions
-from seqserve_server.front.models.repository import Entry
+from seqserve_server.front.generate.route import Directory
+from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.services.open_inference.tensors import MAX_NAME, config_of, metadata_of
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import ProcessUsage, usage_of
@@ -30,10 +31,11 @@ _INFERENCE = ("GRPCInferenceService.ModelInfer", "GRPCInferenceService.ModelStre
 class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
     """Reports readiness and figures, describes models, and loads and unloads them."""
 
-    def __init__(self, rollout: Versions, metrics: Metrics, draining: asyncio.Event) -> None:
-        self._rollout = rollout
-        self._metrics = metrics
-        self._repository = rollout.repository
+    def __init__(
+        self, rollout: Versions, metrics: Metrics, directory: Directory, draining: asyncio.Event
+    ) -> None:
+        self._rollout, self._metrics = rollout, metrics
+        self._directory, self._repository = directory, directory.repository
         self._draining = draining
 
     async def ServerLive(self, request: Message, call: ServerCall) -> pb.ServerLiveResponse:
@@ -42,7 +44,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
 
     async def ServerReady(self, request: Message, call: ServerCall) -> pb.ServerReadyResponse:
         """Reports whether any model takes calls."""
-        is_ready = any(self._takes_calls(entry) for entry in self._repository.entries)
+        is_ready = self._repository.is_ready and not self._draining.is_set()
         return pb.ServerReadyResponse(ready=is_ready)
 
     async def ModelReady(

@@ -1,6 +1,6 @@
 import pytest
 
-from seqserve_server.front.call.server_call import has_passed
+from seqserve_server.front.telemetry.call_record import has_passed
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
 from seqserve_server.engine.observer import StatsRecorder
 from seqserve_server.front.engine_client.client import RemoteEngine
-from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
+from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
 ANSWER = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
 
@@ -475,7 +475,7 @@ def no_process() -> FakeHost:
 
 def hasty(**limits: Any) -> CircuitBreaker:
     """A breaker whose pauses and trials take no time, unless limits say otherwise."""
-    return CircuitBreaker(BreakerLimits(**({"pause_s": 0.0, "trial_s": 0.0} | limits)))
+    return CircuitBreaker(**({"first_pause_s": 0.0, "trial_s": 0.0} | limits))
 
 
 async def test_launch_is_tried_again_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
@@ -528,7 +528,7 @@ async def test_stop_during_a_launch_leaves_nothing_behind() -> None:
 
 
 async def test_stop_between_two_tries() -> None:
-    async with remote_to(ready, broken, breaker=hasty(pause_s=PATIENCE_S)) as (engine, hosts):
+    async with remote_to(ready, broken, breaker=hasty(first_pause_s=PATIENCE_S)) as (engine, hosts):
         hosts.launched[0].die()
         await until(lambda: len(hosts.launched) == 2 and hosts.launched[1].ended.is_set())
         await engine.stop()

@@ -152,7 +152,7 @@ async def test_version_is_down_only_when_both_are() -> None:
 
 async def test_statistics_are_sums() -> None:
     async with pair_running() as pair:
-        asked = asyncio.wrap_future(pair.group.request_stats())
+        asked = asyncio.create_task(pair.group.newest_stats())
         for count, host in enumerate(pair.hosts, start=1):
             await host.read(GetStats)
             assert not asked.done()

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,15 +9,17 @@ from tests.clock import Clock
 from tests.unit.server.front.echo import PATIENCE_S
 
 from seqserve_server.contract.errors import EngineFault
-from seqserve_server.front.engine_client.supervisor import (
-    BreakerLimits,
-    BreakerState,
-    CircuitBreaker,
-    Supervisor,
-)
+from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 
-CLOSED, OPEN, HALF_OPEN = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
-LIMITS = BreakerLimits(threshold=3, pause_s=1.0, max_pause_s=4.0, trial_s=5.0, forget_s=60.0)
+CLOSED, OPEN, HALF_OPEN = "closed", "open", "half-open"
+TRIAL_S, FORGET_S, MAX_PAUSE_S = 5.0, 60.0, 4.0
+LIMITS: dict[str, Any] = {
+    "threshold": 3,
+    "first_pause_s": 1.0,
+    "max_pause_s": MAX_PAUSE_S,
+    "trial_s": TRIAL_S,
+    "forget_s": FORGET_S,
+}
 FAIL = None
 """A step of a plan; a number starts the engine, if it does not run, and lets it run."""
 
@@ -25,8 +28,8 @@ class Breaker(CircuitBreaker):
     """A breaker and the clock that it reads."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
-        super().__init__(LIMITS, self.clock)
+        self.time = Clock()
+        super().__init__(**LIMITS, clock=self.time)
         self.started()
         self._runs = True
 
@@ -37,8 +40,12 @@ class Breaker(CircuitBreaker):
             else:
                 if not self._runs:
                     self.started()
-                self.clock.now_s += ran_s
+                self.time.now_s += ran_s
             self._runs = ran_s is not FAIL
+
+    @property
+    def state(self) -> str:
+        return CLOSED if self.is_closed else HALF_OPEN if self.runs else OPEN
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,7 @@ class Breaker(CircuitBreaker):
     ],
 )
 def test_engine_is_trusted_until_it_fails_in_a_row(
-    plan: list[float | None], state: BreakerState, failures: int, pause_s: float
+    plan: list[float | None], state: str, failures: int, pause_s: float
 ) -> None:
     breaker = Breaker()
     breaker.go(*plan)
@@ -86,7 +93,7 @@ def test_trial_counts_down() -> None:
 def test_any_number_of_failures_has_a_pause() -> None:
     breaker = Breaker()
     breaker.failures = 100_000
-    assert breaker.pause_s == LIMITS.max_pause_s
+    assert breaker.pause_s == MAX_PAUSE_S
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0.0, 100.0)), max_size=40))
@@ -96,15 +103,15 @@ def test_it_is_closed_only_after_few_failures_or_a_trial(plan: list[float | None
     for step in plan:
         breaker.go(step)
         if step is FAIL:
-            failures = 1 if ran_s >= LIMITS.forget_s else failures + 1
+            failures = 1 if ran_s >= FORGET_S else failures + 1
         ran_s, runs = (0.0, False) if step is FAIL else (ran_s + step, True)
         # Sums of floats differ by their order.
-        if abs(ran_s - LIMITS.trial_s) < 1e-6 or abs(ran_s - LIMITS.forget_s) < 1e-6:
+        if abs(ran_s - TRIAL_S) < 1e-6 or abs(ran_s - FORGET_S) < 1e-6:
             return
-        is_trusted = failures < LIMITS.threshold or (runs and ran_s > LIMITS.trial_s)
-        assert (breaker.state is CLOSED) is is_trusted
-        assert (breaker.state is HALF_OPEN) is (not is_trusted and runs)
-        assert 0.0 <= breaker.pause_s <= LIMITS.max_pause_s
+        is_trusted = failures < LIMITS["threshold"] or (runs and ran_s > TRIAL_S)
+        assert (breaker.state == CLOSED) is is_trusted
+        assert (breaker.state == HALF_OPEN) is (not is_trusted and runs)
+        assert 0.0 <= breaker.pause_s <= MAX_PAUSE_S
 
 
 class FakeEngine:
@@ -134,7 +141,7 @@ class Rig:
         self.clock = Clock()
         self.naps_s: list[float] = []
         self.engine = FakeEngine()
-        self.supervisor = Supervisor("m/1", self.engine, CircuitBreaker(LIMITS, self.clock))
+        self.supervisor = Supervisor("m/1", self.engine, CircuitBreaker(**LIMITS, clock=self.clock))
         self.supervisor.started()
         self.notes: list[tuple[bool, str]] = []
         self.supervisor.on_change = self._note
@@ -148,7 +155,7 @@ class Rig:
         self.notes.append((self.supervisor.is_trusted, trouble))
 
     async def _nap(self, delay_s: float) -> None:
-        if delay_s == LIMITS.trial_s and not self.trials_end:
+        if delay_s == TRIAL_S and not self.trials_end:
             await asyncio.Event().wait()
         if delay_s >= 0.5:
             self.naps_s.append(delay_s)
@@ -185,7 +192,7 @@ async def test_starts_that_fail_have_longer_and_longer_pauses(rig: Rig) -> None:
     await rig.fail(failing_starts=5, changes=8)
     *pauses_s, trial_s = rig.naps_s
     assert pauses_s == [1.0, 2.0, 4.0, 4.0, 4.0]
-    assert trial_s == LIMITS.trial_s
+    assert trial_s == TRIAL_S
     assert rig.supervisor.restarts == 6
     # Nothing of a start that failed is left when the next one begins.
     assert rig.engine.discarded == 6

@@ -8,15 +8,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.loop import settled
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.stats import Ready
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.fronts.front import Front, FrontState
+from seqserve_server.front.fronts.front import Front
 from seqserve_server.front.fronts.fronts import Fronts
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError
-from seqserve_server.front.fronts.shared_versions import SharedVersions, Snapshot
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.fronts.shared_versions import (
+    EngineRecord,
+    SharedVersions,
+    Snapshot,
+    VersionRecord,
+)
+from seqserve_server.front.models.lifecycle import Entry, ModelState
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import child_process
 
@@ -29,23 +36,23 @@ class FrontProcess:
 
     pid = 1
 
-    def __init__(self, channel: socket.socket, handlers: dict[str, Handler]) -> None:
+    def __init__(
+        self, channel: socket.socket, door: socket.socket, handlers: dict[str, Handler]
+    ) -> None:
+        self.door = door
         self.calls: list[tuple[Any, ...]] = []
         self._channel = channel
         self._handlers = {
             name: handlers.get(name) or self._noted(name)
-            for name in ("open", "read", "connect", "show", "serve", "until_idle")
+            for name in ("open", "show", "serve", "until_idle")
         }
         self.peer: Peer
 
-    def begin(self) -> None:
-        self.peer = Peer(self._channel, self._handlers, lambda: None)
+    async def begin(self) -> None:
+        self.peer = await Peer(self._handlers, lambda: None).connect(self._channel)
 
     def _noted(self, name: str) -> Callable[..., bool]:
         def note(*arguments: Any) -> bool:
-            for each in arguments:
-                if isinstance(each, socket.socket):
-                    each.close()
             self.calls.append((name, *arguments))
             return True
 
@@ -66,7 +73,8 @@ class Processes(list[FrontProcess]):
         self.handlers: dict[str, Handler] = {}
 
     def start(self, module: str, *arguments: str, pass_fds: list[int], **_: Any) -> FrontProcess:
-        process = FrontProcess(socket.socket(fileno=os.dup(pass_fds[0])), self.handlers)
+        channel, door = (socket.socket(fileno=os.dup(each)) for each in pass_fds)
+        process = FrontProcess(channel, door, self.handlers)
         self.append(process)
         return process
 
@@ -78,35 +86,36 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
     yield launched
     for each in launched:
         each._channel.close()
+        each.door.close()
 
 
 def run(test: Callable[[], Any]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_S):
             await test()
+            # Sockets close in the next turns of the loop.
+            await settled()
 
     asyncio.run(bounded())
 
 
-def nothing() -> FrontState:
-    return FrontState([], Snapshot((), "", {}))
+async def end(front: Front, process: FrontProcess) -> None:
+    """Closes both ends, so that the front is not started again."""
+    assert front._peer is not None
+    if front._beating is not None:
+        front._beating.cancel()
+    front._peer.close()
+    process.peer.close()
+    # Sockets close in the next turns of the loop.
+    await settled()
 
 
-def ends() -> socket.socket:
-    ours, theirs = socket.socketpair()
-    theirs.close()
-    return ours
+def nothing() -> Snapshot:
+    return Snapshot((), "", {})
 
 
-def engines(*names: str) -> FrontState:
-    engine = SimpleNamespace(
-        capacity=Ready(1, 1, 1),
-        is_up=True,
-        status=SimpleNamespace(pids=(7,)),
-        further_socket=ends,
-    )
-    group: Any = SimpleNamespace(engines=[engine])
-    return FrontState([(name, 1, group) for name in names], Snapshot((), "", {}))
+def ends(*_: Any) -> socket.socket:
+    raise BrokenPipeError
 
 
 def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: Processes) -> None:
@@ -118,12 +127,12 @@ def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: 
         raise SeqserveError("no certificate")
 
     async def test() -> None:
-        processes.handlers = {"open": refuse, "read": wait}
-        front = Front(0, ServeOptions(), nothing)
-        processes[0].begin()
+        processes.handlers = {"open": refuse, "show": wait}
+        front = Front(0, ServeOptions(), nothing, ends, {}, lambda front: None)
+        await processes[0].begin()
         starting = asyncio.create_task(front.start())
         await asyncio.sleep(0)
-        waiting = asyncio.create_task(front.call("read"))
+        waiting = asyncio.create_task(front.call("show"))
         with pytest.raises(SeqserveError, match="no certificate"):
             await starting
         with pytest.raises(PeerGoneError):
@@ -131,12 +140,10 @@ def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: 
         front.terminate()
         processes.handlers = {}
         front.load()
-        processes[1].begin()
+        await processes[1].begin()
         await front.start()
         assert front.is_serving
-        assert front._beating is not None
-        front._beating.cancel()
-        processes[1].peer.close()
+        await end(front, processes[1])
         front.terminate()
 
     run(test)
@@ -149,78 +156,146 @@ def test_a_front_that_starts_learns_what_changes_meanwhile(processes: Processes)
     async def serve() -> None:
         rollout.repository.add(entry)
         rollout.on_change()
-        assert await rollout.deployment.until_idle(entry, None, 1.0)
+        assert await rollout.deployment.until_idle(entry, 1.0)
 
     async def test() -> None:
         processes.handlers = {"serve": serve}
-        fronts = Fronts(ServeOptions(port=0, front_processes=2))
-        fronts.control(rollout, Metrics())
-        processes[0].begin()
+        fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
+        await processes[0].begin()
         front = fronts._fronts[0]
         await front.start()
         [[first], *_, [last]] = processes[0].named("show")
         assert not first.versions and last.versions[0][:2] == VERSION
         assert processes[0].named("until_idle") == [(*VERSION, 1.0)]
-        assert front._beating is not None
-        front._beating.cancel()
-        processes[0].peer.close()
+        await end(front, processes[0])
         fronts.terminate()
 
     run(test)
 
 
-def test_a_version_that_cannot_be_read_hides_no_other(processes: Processes) -> None:
-    def read(name: str, *_: Any) -> None:
+ENGINE = EngineRecord(Ready(1, 1, 1), pid=7, fault="")
+
+
+def shown(*names: str, **changes: Any) -> Snapshot:
+    engine = ENGINE._replace(**changes)
+    versions = [VersionRecord(name, 1, ModelState.READY, "", (engine, engine)) for name in names]
+    return Snapshot(tuple(versions), "", {})
+
+
+class Rig:
+    """The versions of a front, and a main process, which notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.told = asyncio.Event()
+        self.engines: list[socket.socket] = []
+        self._ours, self._door = socket.socketpair()
+        self._ends = socket.socketpair()
+        self._main = Peer({"connect": self._connect, "tell": self.told.set}, lambda: None)
+        self._front = Peer({}, lambda: None)
+        self.versions = SharedVersions(
+            SimpleNamespace(read=self._read, caching=lambda model: model),  # type: ignore[arg-type]
+            Metrics(),
+            0,
+            self._front,
+            self._door,
+        )
+
+    async def __aenter__(self) -> "Rig":
+        for peer, end in zip((self._main, self._front), self._ends, strict=True):
+            await peer.connect(end)
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.versions.stop()
+        for peer in (self._main, self._front):
+            peer.close()
+        for each in (self._ours, self._door, *self.engines):
+            each.close()
+
+    def _read(self, name: str, version: int, engine: Any) -> Any:
         if name == "broken":
             raise SeqserveError("it is broken")
+        return SimpleNamespace(engine=engine)
 
+    def _connect(self, *engine: Any) -> None:
+        self.asked.append(engine)
+        if "ended" in engine:
+            raise BrokenPipeError
+        ours, theirs = socket.socketpair()
+        self.engines.append(ours)
+        with theirs:
+            socket.send_fds(self._ours, [b"c"], [theirs.fileno()])
+
+
+def test_a_version_that_cannot_be_read_hides_no_other() -> None:
     async def test() -> None:
-        processes.handlers = {"read": read}
-        front = Front(0, ServeOptions(), lambda: engines("broken", "whole"))
-        processes[0].begin()
-        with pytest.raises(SeqserveError, match="it is broken"):
-            await front.start()
-        assert [each[0] for each in processes[0].named("connect")] == ["whole"]
-        assert len(processes[0].named("show")) == 1
-        processes[0].peer.close()
-        front.terminate()
+        async with Rig() as rig:
+            with pytest.raises(SeqserveError, match="it is broken"):
+                await rig.versions.show(shown("broken", "whole"))
+            assert rig.asked == [("whole", 1, 0), ("whole", 1, 1)]
+            states = {each.name: each.state for each in rig.versions.repository.entries}
+            assert states == {"broken": ModelState.LOADING, "whole": ModelState.READY}
 
     run(test)
 
 
-def test_a_front_whose_socket_an_engine_closed_gets_another_one(processes: Processes) -> None:
+def test_a_front_asks_once_for_a_socket_to_each_process() -> None:
     async def test() -> None:
-        front = Front(0, ServeOptions(), lambda: engines("m"))
-        process = processes[0]
-        process.begin()
-        await front.start()
-        await front.tell()
-        assert len(process.named("connect")) == 1
-        await process.peer.call("reconnect", *VERSION, 0)
-        assert len(process.named("connect")) == 2
-        assert front._beating is not None
-        front._beating.cancel()
-        process.peer.close()
-        front.terminate()
+        async with Rig() as rig:
+            for _ in range(2):
+                await rig.versions.show(shown("m"))
+            assert len(rig.asked) == 2
+            [model] = rig.versions.repository.models()
+            assert model.engine.status.is_up
+            # While it is started again.
+            await rig.versions.show(shown("m", pid=0, fault="it has failed"))
+            assert len(rig.asked) == 2 and not model.engine.status.is_ready
+            await rig.versions.show(shown("m", pid=8))
+            assert len(rig.asked) == 4 and model.engine.status.is_ready
+
+    run(test)
+
+
+def test_a_process_that_has_just_ended_hinders_no_other() -> None:
+    async def test() -> None:
+        async with Rig() as rig:
+            await rig.versions.show(shown("ended", "m"))
+            assert [each[0] for each in rig.asked] == ["ended", "ended", "m", "m"]
 
     run(test)
 
 
 def test_a_front_asks_for_a_socket_when_it_has_lost_one() -> None:
-    asked: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+    async def test() -> None:
+        async with Rig() as rig:
+            await rig.versions.show(shown("m"))
+            rig.engines[1].close()
+            await rig.told.wait()
+            await rig.versions.show(shown("m"))
+            assert rig.asked[2:] == [("m", 1, 1)]
 
+    run(test)
+
+
+def test_a_front_gets_the_socket_that_it_asks_for(processes: Processes) -> None:
     async def test() -> None:
         ours, theirs = socket.socketpair()
-        front = Peer(theirs, {}, lambda: None)
-        main = Peer(ours, {"reconnect": lambda *link: asked.put_nowait(link)}, lambda: None)
-        loader: Any = SimpleNamespace(
-            read=lambda name, version, engine: SimpleNamespace(engine=engine), caching=lambda m: m
-        )
-        versions = SharedVersions(loader, Metrics(), 0, lambda: front)
-        await versions.read(*VERSION, [Ready(1, 1, 1)] * 2)
-        await versions.connect(*VERSION, 1, ends())
-        assert await asked.get() == (*VERSION, 1)
-        main.close()
-        front.close()
+        engine = SimpleNamespace(further_socket=lambda: theirs)
+        model: Any = "is loaded"
+        entry = Entry(name="m", version=1, model=model)
+        deployment = SimpleNamespace(engines={entry: SimpleNamespace(engines=[engine])})
+        rollout: Any = SimpleNamespace(repository=Repository([entry]), deployment=deployment)
+        fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
+        front, process = fronts._fronts[0], processes[0]
+        await process.begin()
+        front._peer = await Peer(front._handlers, lambda: None).connect(front._channel)  # type: ignore[arg-type]
+        await process.peer.call("connect", *VERSION, 0)
+        _, [descriptor], *_ = socket.recv_fds(process.door, 1, 1)
+        with ours, socket.socket(fileno=descriptor) as received:
+            received.sendall(b"hello")
+            assert ours.recv(9) == b"hello"
+        await end(front, process)
+        fronts.terminate()
 
     run(test)

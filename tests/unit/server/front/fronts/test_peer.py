@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.loop import settled
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import ModelNotFound
@@ -17,13 +18,15 @@ async def connected(**handlers: Handler) -> AsyncIterator[tuple[Peer, asyncio.Ev
     """Gives one end; the other one has the handlers, and the event tells when it is alone."""
     ours, theirs = socket.socketpair()
     alone = asyncio.Event()
-    other = Peer(theirs, handlers, alone.set)
-    peer = Peer(ours, {}, lambda: None)
+    other = await Peer(handlers, alone.set).connect(theirs)
+    peer = await Peer({}, lambda: None).connect(ours)
     try:
         yield peer, alone
     finally:
         peer.close()
         other.close()
+        # Sockets close in the next turns of the loop.
+        await settled()
 
 
 def test_a_call_returns_what_the_handler_does() -> None:
@@ -72,30 +75,11 @@ def test_errors_of_the_server_arrive_as_they_are_and_others_by_their_text() -> N
     asyncio.run(run())
 
 
-def test_a_socket_is_handed_over() -> None:
-    def greet(name: str, channel: socket.socket) -> None:
-        with channel:
-            channel.sendall(name.encode())
-
-    async def run() -> None:
-        async with connected(greet=greet, add=lambda a, b: a + b) as (peer, _):
-            pairs = [socket.socketpair() for _ in range(3)]
-            calls = [peer.call("greet", f"n{i}", channel=b) for i, (_, b) in enumerate(pairs)]
-            assert await asyncio.gather(*calls, peer.call("add", 1, 1)) == [None] * 3 + [2]
-            for number, (ours, _) in enumerate(pairs):
-                with ours:
-                    ours.settimeout(10.0)
-                    # The other end is closed on both sides, so nothing more comes.
-                    assert ours.makefile("rb").read() == f"n{number}".encode()
-
-    asyncio.run(run())
-
-
 def test_calls_fail_when_the_other_process_ends() -> None:
     async def run() -> None:
         ours, theirs = socket.socketpair()
         gone = asyncio.Event()
-        peer = Peer(ours, {}, gone.set)
+        peer = await Peer({}, gone.set).connect(ours)
         call = asyncio.create_task(peer.call("never"))
         await asyncio.sleep(0)
         theirs.close()

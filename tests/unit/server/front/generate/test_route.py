@@ -12,8 +12,8 @@ from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.route import find_model, priority_of
 from seqserve_server.front.glossaries import GlossaryFolder
-from seqserve_server.front.models.lifecycle import ModelState
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.lifecycle import Entry, ModelState
+from seqserve_server.front.models.repository import Repository
 
 Options = generation_pb2.GenerationOptions
 

@@ -35,9 +35,9 @@ from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.glossaries import GlossaryFolder
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics

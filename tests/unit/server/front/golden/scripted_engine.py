@@ -77,10 +77,8 @@ class ScriptedEngines(LaunchedGroup):
     def pending(self) -> int:
         return len(self._tasks)
 
-    def request_stats(self) -> Future[StatsReply]:
-        reply: Future[StatsReply] = Future()
-        reply.set_result(self.last_reply)
-        return reply
+    def request_stats(self) -> list[Future[StatsReply]]:
+        return []
 
     def submit(self, spec: Spec, receive: Receive) -> int:
         self._script.specs.append(spec)

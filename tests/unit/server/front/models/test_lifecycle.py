@@ -1,6 +1,6 @@
 import pytest
 
-from seqserve_server.front.models.lifecycle import Control, ModelState, Version, to_drain, to_load
+from seqserve_server.front.models.lifecycle import Control, Entry, ModelState, to_drain, to_load
 
 AVAILABLE, LOADING, READY = ModelState.AVAILABLE, ModelState.LOADING, ModelState.READY
 DRAINING, FAILED = ModelState.DRAINING, ModelState.FAILED
@@ -14,8 +14,8 @@ def version(
     control: Control = Control.WATCH,
     is_present: bool = True,
     files: object = "files",
-) -> Version:
-    return Version(
+) -> Entry:
+    return Entry(
         name="m", version=number, state=state, control=control, is_present=is_present, files=files
     )
 
@@ -137,7 +137,7 @@ UNLOADED, LOADED = Control.UNLOADED, Control.LOADED
     ],
 )
 def test_versions_to_load_and_to_drain(
-    versions: list[Version], keep: int, loads: list[int], drains: list[int]
+    versions: list[Entry], keep: int, loads: list[int], drains: list[int]
 ) -> None:
     assert [one.version for one in to_load(versions, keep=keep)] == loads
     assert [one.version for one in to_drain(versions, keep=keep)] == drains

@@ -33,10 +33,10 @@ from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
 from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models import on_demand
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 

@@ -17,9 +17,9 @@ from seqserve_server.contract.errors import (
     ModelUnavailable,
     StartupError,
 )
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 
 READY, FAILED = ModelState.READY, ModelState.FAILED
 RESTARTING, DRAINING = ModelState.RESTARTING, ModelState.DRAINING

@@ -31,12 +31,11 @@ from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.group import LaunchedGroup
-from seqserve_server.front.engine_client.supervisor import BreakerLimits, CircuitBreaker
 from seqserve_server.front.models import folders
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.text.tokenizer import Tokenizer
@@ -72,13 +71,11 @@ class FakeLoader:
         self.may_load.set()
         self.may_launch = threading.Event()
         self.may_launch.set()
-        self.breaker = BreakerLimits()
 
     def begin(self, name: str, version: int) -> LaunchedGroup:
         return LaunchedGroup(
             [partial(self._launch, version)],
             label=f"{name}/{version}",
-            new_breaker=lambda: CircuitBreaker(self.breaker),
         )
 
     def _launch(self, version: int) -> RecordedHost:

@@ -8,7 +8,8 @@ from tests.support.logged import fields_of, logged
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
 from seqserve_server.front.models.folders import Scanner
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.lifecycle import Entry
+from seqserve_server.front.models.repository import Repository
 
 
 class Stock:

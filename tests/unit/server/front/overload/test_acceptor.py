@@ -16,10 +16,10 @@ from tests.unit.server.front.service import Service, failure, request, serving, 
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
-from seqserve_server.front.call.wire import at_end, held
+from seqserve_server.front.call.wire import at_end
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
-from seqserve_server.front.overload.admission import PEER, Admission
-from seqserve_server.front.overload.memory import release_all
+from seqserve_server.front.overload.admission import Admission
+from seqserve_server.front.overload.memory import PEER, held, release_all
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ADMISSION = "seqserve_server.front.overload.admission"

@@ -9,7 +9,7 @@ from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
 from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.security.protection import Security, security_of
+from seqserve_server.front.security.protection import security_of
 from seqserve_server.process import logs
 
 
@@ -75,7 +75,9 @@ def test_within_this_machine_anything_goes(
 
 
 def test_nothing_by_default() -> None:
-    assert security_of(ServeOptions()) == Security()
+    security = security_of(ServeOptions())
+    assert security.certificates is security.tokens is security.authorization is None
+    assert security.usage.periods("anyone") == []
 
 
 def test_the_command_refuses_before_it_loads_a_model(

@@ -31,9 +31,9 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.security.protection import Security, certificates_of
 from seqserve_server.front.services import server as module
 from seqserve_server.front.services.server import Server

@@ -34,11 +34,11 @@ class Busy:
         self.requested: list[Future[StatsReply]] = []
         self.answers = True
 
-    def request_stats(self) -> Future[StatsReply]:
+    def request_stats(self) -> list[Future[StatsReply]]:
         self.requested.append(Future())
         if self.answers:
             self.requested[-1].set_result(self.last_reply)
-        return self.requested[-1]
+        return self.requested[-1:]
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_all_are_asked_before_one_is_waited_for(engines: EnginesCollector) -> No
     first.answers = False
 
     class Telling(Busy):
-        def request_stats(self) -> Future[StatsReply]:
+        def request_stats(self) -> list[Future[StatsReply]]:
             # Only now does the first one answer.
             first.requested[-1].set_result(first.last_reply)
             return super().request_stats()

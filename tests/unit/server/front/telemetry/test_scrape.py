@@ -13,7 +13,7 @@ from tests.unit.server.front.telemetry.test_metrics import GENERATE, metrics_of_
 
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.front.telemetry.scrape import ScrapeLimits, ScrapeServer, render
+from seqserve_server.front.telemetry.scrape import ScrapeServer, render
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -107,8 +107,8 @@ def test_fault_is_logged_and_a_hang_up_is_not(
 @pytest.mark.parametrize("trickle", [b"", b"x", b"GET /healthz HTTP/1.1\r\nX: 1\r\n"])
 def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
     """Also a client that sends a little now and then."""
-    limits = ScrapeLimits(timeout_s=0.2, poll_s=0.02)
-    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness, limits)
+    registry, times = CollectorRegistry(), {"timeout_s": 0.2, "poll_s": 0.02}
+    server = ScrapeServer("127.0.0.1", 0, registry, readiness, **times)  # type: ignore[arg-type]
     before = set(threading.enumerate())
     try:
         with connected(server) as connection:
@@ -130,8 +130,8 @@ def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
 
 
 def test_no_more_connections_than_allowed(readiness: Readiness) -> None:
-    limits = ScrapeLimits(max_connections=2)
-    scrape = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness, limits)
+    registry = CollectorRegistry()
+    scrape = ScrapeServer("127.0.0.1", 0, registry, readiness, max_connections=2)
     before = set(threading.enumerate())
     with connected(scrape), connected(scrape):
         until_begun(2, before)

@@ -7,12 +7,10 @@ from tests.unit.server.front.echo import MAX_TARGET, echo_model
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import GenerateSpec, Priority
+from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.engine_call import answer_of
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.part_call import engine_call
 from seqserve_server.front.generate.records import Hop, Options, Part, Route
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now
@@ -45,8 +43,7 @@ async def test_engine_gets_it() -> None:
         window=Window(1),
     )
     part = Part(Span(0, 1), "a", "a", [5, 2], options, draft=(7, 2))
-    spec = engine_call(job, part, answer_of).spec
-    assert isinstance(spec, GenerateSpec)
+    spec = job.spec(part)
     assert pickle.loads(pickle.dumps(spec)).draft == (7, 2)
 
 

@@ -48,13 +48,13 @@ def test_only_sources_with_a_digit_are_checked() -> None:
     options = compile_options(generation_pb2.GenerationOptions(), MODEL)
     reader = SourceReader(MODEL, options)
 
-    def checks(text: str) -> tuple[Feature, ...]:
+    def check_of(text: str) -> Feature | None:
         [only] = run_now(reader.read(text)).parts
-        return only.checks
+        return only.check
 
     assert options.features == ()
-    assert checks("Two dogs.") == ()
-    assert checks("2 dogs.") == checks("٢ dogs.") == options.checks != ()
+    assert check_of("Two dogs.") is None
+    assert check_of("2 dogs.") is check_of("٢ dogs.") is options.check is not None
 
 
 def test_a_model_without_languages_is_checked_on_request() -> None:

@@ -8,7 +8,7 @@ from tests.unit.server.front.generate.features.asking import asked, part
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.generate.features.terms import check_terms, terms, tokenized_terms
+from seqserve_server.front.generate.features.terms import terms, tokenized_terms
 from seqserve_server.front.generate.records import Feature
 from seqserve_server.text.glossary import Glossary, Label
 
@@ -71,13 +71,14 @@ def check(
     ends: tuple[int, ...] = (TOKENIZER.eos_id,),
     vocabulary: tuple[int, ...] = (),
 ) -> None:
-    terms = [CAKE, TEA]
-    options = DecodingOptions(
+    decoding = DecodingOptions(
         max_decoding_length=20,
         suppressed=tuple((token,) for token in suppressed),
         vocabulary=vocabulary,
+        end_ids=ends,
+        terms=tokenized_terms([CAKE, TEA], TOKENIZER),
     )
-    check_terms(terms, tokenized_terms(terms, TOKENIZER), options, set(ends))
+    assert terms(asked(decoding, MODEL, terms=[CAKE, TEA]))
 
 
 def test_targets_that_can_be_generated() -> None:

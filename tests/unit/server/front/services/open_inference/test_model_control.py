@@ -17,8 +17,7 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import Ready
 from seqserve_server.front.engine_client.engine import EngineStatus, Receive, RefusalCache
 from seqserve_server.front.engine_client.group import EngineGroup
-from seqserve_server.front.models.lifecycle import Control, ModelState
-from seqserve_server.front.models.repository import Entry
+from seqserve_server.front.models.lifecycle import Control, Entry, ModelState
 
 Code = grpc.StatusCode
 
