@@ -345,7 +345,7 @@ def test_two_runs_do_not_write_one_file(
 ) -> None:
     out = tmp_path / "out.md"
     argv = ["translate", str(file), "-o", str(out)]
-    with Journal.beside(out, {}, out=out) as other:
+    with Journal.beside(out, {}, label="") as other:
         other.add("some", Translation("text"))
         assert seqserve(*argv) == (
             2,
