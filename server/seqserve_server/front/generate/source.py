@@ -172,6 +172,8 @@ class SourceReader:
             part = feature.read(part)
         if self._checks and part.tokens and has_digit(part.original):
             part = part._replace(checks=self._checks)
+            for check in self._checks:
+                part = check.read(part)
         return part
 
     def _tokens(self, text: str) -> list[int]:
