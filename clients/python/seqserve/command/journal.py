@@ -116,8 +116,11 @@ class JournalFile:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.remove()
-        else:
-            self.close()
+            return
+        self.close()
+        if kind is KeyboardInterrupt and self._path.exists():
+            advice = f"{self._path} keeps what is done; the same command goes on from there"
+            print(f"seqserve: {advice}", file=sys.stderr, flush=True)
 
     def _write(self, text: str) -> None:
         # Data that the system has taken survives the process. A full disk takes a part of it.

@@ -1,8 +1,10 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -241,6 +243,23 @@ def test_a_broken_run_goes_on_where_it_was(
     assert out.read_text() == "ONE\nTWO\nAGAIN\nTHREE\n"
     assert [request.source for request in server.requests] == ["again", "three"]
     assert names(tmp_path) == ["a.txt", "b.txt"]
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, server: FakeServer) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("one\nhang\n")
+    argv = ["translate", "--target", server.target, str(path), "-o", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "seqserve", *argv], stderr=subprocess.PIPE)
+    journal = tmp_path / JOURNAL
+    while not journal.is_file() or not journal.stat().st_size:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.decode() == (
+        f"seqserve: {journal} keeps what is done; the same command goes on from there\n"
+    )
 
 
 @pytest.mark.parametrize("text", ["Dear diary\n", "", "[]\n"])
