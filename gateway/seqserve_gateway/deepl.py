@@ -289,7 +289,7 @@ FORM = Form(
         Endpoint(path="/v2/glossaries/{id}", answer=_refuse, methods=["DELETE"]),
         Endpoint(path="/v2/glossaries/{id}/entries", answer=_entries, methods=["GET"]),
     ],
-    error=reason_as("message", {"QUOTA_USED": 456}),
+    error=reason_as("message", "`Authorization: DeepL-Auth-Key TOKEN`", {"QUOTA_USED": 456}),
     names=names_of("source_lang", "target_lang")
     | {"options.glossary": "glossary_id", "options.formality": "formality"},
     openapi=json.loads((RESOURCES / "deepl.json").read_text("utf-8")),
