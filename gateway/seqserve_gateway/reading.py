@@ -20,12 +20,14 @@ from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, FALLBACKS, format_of, parser_of
 from seqserve.documents.passage import (
+    NOTHING,
     Link,
     ParseError,
     Passage,
     Translation,
     parts,
     parts_of,
+    says_something,
     translation_of,
 )
 from seqserve.documents.plain_text import undecoded
@@ -275,9 +277,9 @@ def _written(passage: Passage, answer: Answer, report: Report, part: str) -> lis
         both = zip(parts_of(passage), answer.answers, strict=True)
         return ["".join(_written(*each, report, part)[0] for each in both)]
     # One without text would be lost.
-    texts = [_translation(*each) for each in answer or () if each[0].strip()]
+    texts = [_translation(*each) for each in answer or () if says_something(each[0])]
     if answer and not texts:
-        report.leave(passage, "its translation is empty", part)
+        report.leave(passage, NOTHING, part)
     written = [passage.before + passage.written(each) for each in texts]
     if not answer or texts:
         best, warnings = (texts[0].text, texts[0].warnings) if texts else (None, ())

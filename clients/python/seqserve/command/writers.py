@@ -9,7 +9,13 @@ from typing import TypeAlias
 
 from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
-from seqserve.documents.passage import Passage, Translation, translation_of
+from seqserve.documents.passage import (
+    NOTHING,
+    Passage,
+    Translation,
+    says_something,
+    translation_of,
+)
 from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
@@ -258,8 +264,8 @@ class DocumentWriter(Writer):
             self._add(passage, translation_of(outcome))
 
     def _add(self, passage: Passage, translation: Translation) -> None:
-        if not translation.text.strip():
-            self._fail(passage, "its translation is empty")
+        if not says_something(translation.text):
+            self._fail(passage, NOTHING)
             return
         text = passage.written(translation)
         try:

@@ -69,6 +69,15 @@ class Translation(NamedTuple):
     """Its probable faults, in words."""
 
 
+NOTHING = "its translation has no letter or digit"
+"""Why a passage stays as it is, although it has an answer."""
+
+
+def says_something(translation: str) -> bool:
+    """Returns whether a translation has a letter or a digit, as the words of its source have."""
+    return any(map(str.isalnum, translation))
+
+
 def _text(translation: Translation) -> str:
     return translation.text
 
