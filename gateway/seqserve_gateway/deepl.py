@@ -143,7 +143,7 @@ def _split(fields: Fields) -> str:
 
 def _in_one_line(fields: Fields, text: str) -> str:
     # In HTML a line end is a space in any case.
-    if _split(fields) != "nonewlines" or fields.text("tag_handling", "") == "html":
+    if _split(fields) == "1" or fields.text("tag_handling", "") == "html":
         return text
     return " ".join(map(str.strip, text.splitlines()))
 
@@ -158,7 +158,8 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
     if (formality := fields.word("formality", _FORMALITIES[0], _FORMALITIES)) != _FORMALITIES[0]:
         options["formality"] = formality  # type: ignore[typeddict-item]
     if _split(fields) == "0":
-        options["segmentation"] = "none"
+        # Each text is one line; unlike with "none", the server wraps one that is too long.
+        options["segmentation"] = "lines"
     if id_ := fields.text("glossary_id", ""):
         source, target = fields.text("source_lang", ""), fields.text("target_lang")
         options["glossary"] = await _glossary_of(call, id_, source, target)
