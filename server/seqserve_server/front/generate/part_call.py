@@ -3,8 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from typing import Any, Self
 
 from seqserve_server.contract.events import Finished, Timeline
@@ -35,14 +34,12 @@ class CachedCall(EngineCall[Result]):
         self._key = answers.key_of(spec)
         self._sharing: asyncio.Task[None] | None = None
         self._is_shared = not spec.streamed and spec.limit_s == math.inf
-        self._reports_progress = spec.reports_progress
-        self._is_kept = False
 
     def begin(self) -> Self:
         """Submits the request unless its answer is kept or in flight."""
         answer = self._answers.get(self._key)
         if answer is not None:
-            self._is_kept = True
+            # Without progress: a stop sequence cuts off some of its tokens.
             self._take(answer, "hit")
         elif self._is_shared:
             self._sharing = asyncio.ensure_future(self._share())
@@ -55,14 +52,6 @@ class CachedCall(EngineCall[Result]):
         if self._sharing is not None:
             self._sharing.cancel()
         return super().cancel(msg)
-
-    async def progress(self) -> AsyncGenerator[list[int], None]:
-        """Yields all tokens at once if the answer is kept, else as they come."""
-        async with aclosing(super().progress()) as progress:
-            async for tokens in progress:
-                yield tokens
-        if self._is_kept and self._reports_progress:
-            yield self.answer.best.token_ids
 
     async def _share(self) -> None:
         key = self._key, QueueKey.of(self.spec)
