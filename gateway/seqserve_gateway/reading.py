@@ -10,7 +10,7 @@ import zipfile
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,14 +20,12 @@ from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, FALLBACKS, format_of, parser_of
 from seqserve.documents.passage import (
-    NOTHING,
     Link,
     ParseError,
     Passage,
     Translation,
     parts,
     parts_of,
-    says_something,
     translation_of,
 )
 from seqserve.documents.plain_text import undecoded
@@ -276,10 +274,9 @@ def _written(passage: Passage, answer: Answer, report: Report, part: str) -> lis
     if isinstance(answer, Divided):
         both = zip(parts_of(passage), answer.answers, strict=True)
         return ["".join(_written(*each, report, part)[0] for each in both)]
-    # One without text would be lost.
-    texts = [_translation(*each) for each in answer or () if says_something(each[0])]
+    texts = [each for each in starmap(_translation, answer or ()) if not each.is_lost]
     if answer and not texts:
-        report.leave(passage, NOTHING, part)
+        report.leave(passage, "its translation has no letter or digit", part)
     written = [passage.before + passage.written(each) for each in texts]
     if not answer or texts:
         best, warnings = (texts[0].text, texts[0].warnings) if texts else (None, ())

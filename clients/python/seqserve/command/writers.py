@@ -9,13 +9,7 @@ from typing import TypeAlias
 
 from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
-from seqserve.documents.passage import (
-    NOTHING,
-    Passage,
-    Translation,
-    says_something,
-    translation_of,
-)
+from seqserve.documents.passage import Passage, Translation, translation_of
 from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
@@ -264,8 +258,8 @@ class DocumentWriter(Writer):
             self._add(passage, translation_of(outcome))
 
     def _add(self, passage: Passage, translation: Translation) -> None:
-        if not says_something(translation.text):
-            self._fail(passage, NOTHING)
+        if translation.is_lost:
+            self._fail(passage, "its translation has no letter or digit")
             return
         text = passage.written(translation)
         try:

@@ -68,14 +68,10 @@ class Translation(NamedTuple):
     warnings: tuple[str, ...] = ()
     """Its probable faults, in words."""
 
-
-NOTHING = "its translation has no letter or digit"
-"""Why a passage stays as it is, although it has an answer."""
-
-
-def says_something(translation: str) -> bool:
-    """Returns whether a translation has a letter or a digit, as the words of its source have."""
-    return any(map(str.isalnum, translation))
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has neither a letter nor a digit."""
+        return not any(map(str.isalnum, self.text))
 
 
 def _text(translation: Translation) -> str:
