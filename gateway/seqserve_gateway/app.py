@@ -124,7 +124,10 @@ def app_of(
             allow_headers=["authorization", REQUEST_ID, TIMEOUT_HEADER, "traceparent"],
             # A page of the internet asks so before it calls an address of the reader's network.
             allow_private_network=True,
-            expose_headers=[REQUEST_ID, "retry-after"],
+            expose_headers=[
+                *(REQUEST_ID, "retry-after"),
+                *("x-translation-warnings", "x-translation-report"),
+            ],
         )
         middleware.insert(0, cors)
     app = Starlette(
@@ -164,10 +167,10 @@ class Guard:
 
     A page of another site could give its own name the address 127.0.0.1 and then read answers from
     here (DNS rebinding). Its requests carry that name as host, so only known names are answered.
-    IP addresses cannot be rebound, so all are allowed. Scripts and pictures of
-    another site may not send requests, which would take the places of calls, unless the origin of
-    the site is named: browsers say where a request comes from, and only navigation may come from
-    elsewhere.
+    IP addresses cannot be rebound, so all are allowed. So are requests without a host, such as
+    checks of balancers, because browsers send one. Scripts and pictures of another site may not
+    send requests, which would take the places of calls, unless the origin of the site is named:
+    browsers say where a request comes from, and only navigation may come from elsewhere.
 
     Sources: Jackson et al. 2007, "Protecting Browsers from DNS Rebinding Attacks", section 5.2;
     W3C, "Fetch Metadata Request Headers".
@@ -195,7 +198,7 @@ class Guard:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         host = hosts[0] if hosts else ""
-        app = self._app if self._is_known(host) else _refusal(host)
+        app = self._app if not hosts or self._is_known(host) else _refusal(host)
         if len(hosts) > 1:
             # RFC 9112, section 3.2. A proxy in front may believe another one of them.
             app = PlainTextResponse("a request names one host\n", 400)

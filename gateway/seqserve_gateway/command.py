@@ -19,7 +19,7 @@ from seqserve.errors import OptionError
 from seqserve.options import option, parse
 from seqserve.processes import Share
 from seqserve.tls import read_pair
-from seqserve_gateway.proxies import PublicAddress
+from seqserve_gateway.proxies import PublicAddress, is_origin
 
 if TYPE_CHECKING:
     from seqserve_gateway.processes import Parent
@@ -88,6 +88,7 @@ class GatewayOptions(ConnectionOptions):
         [],
         help="Origin whose pages may call the gateway from a browser, such as https://example.com;"
         " * for all. By default none.",
+        fault=lambda each: None if is_origin(each) else "an origin, such as https://example.com",
     )
     trusted_proxy: list[str] = _listener(
         ["127.0.0.1", "::1"],

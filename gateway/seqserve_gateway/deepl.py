@@ -143,7 +143,7 @@ def _split(fields: Fields) -> str:
 
 def _in_one_line(fields: Fields, text: str) -> str:
     # In HTML a line end is a space in any case.
-    if _split(fields) != "nonewlines" or fields.text("tag_handling", "") == "html":
+    if _split(fields) == "1" or fields.text("tag_handling", "") == "html":
         return text
     return " ".join(map(str.strip, text.splitlines()))
 
@@ -158,7 +158,8 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
     if (formality := fields.word("formality", _FORMALITIES[0], _FORMALITIES)) != _FORMALITIES[0]:
         options["formality"] = formality  # type: ignore[typeddict-item]
     if _split(fields) == "0":
-        options["segmentation"] = "none"
+        # Each text is one line; unlike with "none", the server wraps one that is too long.
+        options["segmentation"] = "lines"
     if id_ := fields.text("glossary_id", ""):
         source, target = fields.text("source_lang", ""), fields.text("target_lang")
         options["glossary"] = await _glossary_of(call, id_, source, target)
@@ -289,7 +290,7 @@ FORM = Form(
         Endpoint(path="/v2/glossaries/{id}", answer=_refuse, methods=["DELETE"]),
         Endpoint(path="/v2/glossaries/{id}/entries", answer=_entries, methods=["GET"]),
     ],
-    error=reason_as("message", {"QUOTA_USED": 456}),
+    error=reason_as("message", "`Authorization: DeepL-Auth-Key TOKEN`", {"QUOTA_USED": 456}),
     names=names_of("source_lang", "target_lang")
     | {"options.glossary": "glossary_id", "options.formality": "formality"},
     openapi=json.loads((RESOURCES / "deepl.json").read_text("utf-8")),

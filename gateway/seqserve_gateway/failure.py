@@ -151,18 +151,20 @@ def problem(failure: Failure, request_id: str) -> Response:
 
 
 def reason_as(
-    member: str, statuses: Mapping[str, int] | None = None
+    member: str, key: str, statuses: Mapping[str, int] | None = None
 ) -> Callable[[Failure, str], Response]:
     """Returns a function that writes a failure as translation services do: one member of JSON.
 
     Args:
+        key: Where their clients send a token.
         statuses: Statuses of theirs, by the reason of a failure.
     """
 
     def write(failure: Failure, request_id: str) -> Response:
         # Their clients know 403 for every key that is not good enough.
-        status = 403 if failure.status == 401 else failure.status
-        status = (statuses or {}).get(failure.reason, status)
+        if failure.status == 401:
+            return JSONResponse({member: f"send a valid token of the server as {key}"}, 403)
+        status = (statuses or {}).get(failure.reason, failure.status)
         return JSONResponse({member: failure.details}, status)
 
     return write

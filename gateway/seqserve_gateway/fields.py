@@ -137,7 +137,12 @@ def _of_json(call: Call) -> dict[str, Any]:
 
 def _of_form(text: str) -> dict[str, Any]:
     try:
-        values = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        # By default a byte that is not UTF-8 would become U+FFFD.
+        values = parse_qs(
+            text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+        )
+    except UnicodeDecodeError:
+        raise Failure("INVALID_ARGUMENT", "the fields are not UTF-8") from None
     except ValueError:
         raise _too_many() from None
     return {name.removesuffix("[]"): _alone(each) for name, each in values.items()}

@@ -154,7 +154,7 @@ FORM = Form(
         Endpoint(path="/languages", answer=_languages, methods=["GET"]),
         Endpoint(path="/frontend/settings", answer=_settings, methods=["GET"]),
     ],
-    error=reason_as("error"),
+    error=reason_as("error", "api_key"),
     names=names_of("source", "target"),
     openapi=json.loads((RESOURCES / "libretranslate.json").read_text("utf-8")),
 )

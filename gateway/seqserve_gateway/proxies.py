@@ -132,6 +132,11 @@ def _pairs(element: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
 
 
+def is_origin(text: str) -> bool:
+    """Returns whether a text is ``*`` or the origin of a page, which has no path, not even /."""
+    return text in ("*", "null") or "/" not in (text.partition("://")[2] or "/")
+
+
 def address_in(host: str) -> IPv4Address | IPv6Address | None:
     """Returns an IP address; None for a name."""
     try:

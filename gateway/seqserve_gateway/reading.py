@@ -10,7 +10,7 @@ import zipfile
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -274,10 +274,9 @@ def _written(passage: Passage, answer: Answer, report: Report, part: str) -> lis
     if isinstance(answer, Divided):
         both = zip(parts_of(passage), answer.answers, strict=True)
         return ["".join(_written(*each, report, part)[0] for each in both)]
-    # One without text would be lost.
-    texts = [_translation(*each) for each in answer or () if each[0].strip()]
+    texts = [each for each in starmap(_translation, answer or ()) if not each.is_lost]
     if answer and not texts:
-        report.leave(passage, "its translation is empty", part)
+        report.leave(passage, "its translation has no letter or digit", part)
     written = [passage.before + passage.written(each) for each in texts]
     if not answer or texts:
         best, warnings = (texts[0].text, texts[0].warnings) if texts else (None, ())

@@ -192,6 +192,9 @@ async def _answers_of(
                 found[place] = Divided([*islice(inner, len(group))])
         for n in numbers:
             answers[n] = [found[n, m] for m in range(len(documents[n]))]
+    if not any(chain.from_iterable(each or () for each in answers)):
+        # No call has shown yet whether the server accepts the caller.
+        await call.check_token()
     return sources, answers
 
 

@@ -215,7 +215,7 @@ def main(argv: list[str]) -> int:
         return 0
     if name not in _KINDS:
         near = difflib.get_close_matches(name, _KINDS, n=1)
-        guess = f"; did you mean {near[0]!r}?" if near else ""
+        guess = f"; did you mean {near[0]!r}?" if near else ";"
         raise OptionError(f"plot: unknown kind {name!r}{guess} `seqserve plot --help` lists them")
     kind, description, examples = _KINDS[name]
     options = parse(

@@ -26,7 +26,6 @@ _KINDS = {
     FieldDescriptor.CPPTYPE_INT32: "a whole number that fits 32 bits",
     FieldDescriptor.CPPTYPE_UINT32: "a whole number that fits 32 bits",
     FieldDescriptor.CPPTYPE_UINT64: "a whole number that fits 64 bits",
-    FieldDescriptor.CPPTYPE_ENUM: "a member of its enum",
 }
 _KINDS_OF_LISTS = {
     "TokenSequence": "a list of lists of texts",
@@ -194,6 +193,8 @@ def _kind_of(message: Message, name: str) -> str:
     field = message.DESCRIPTOR.fields_by_name[name]
     if field.message_type is not None:
         return _KINDS_OF_LISTS[field.message_type.name]
+    if field.enum_type is not None:
+        return f"a member of seqserve.{field.enum_type.name}"
     kind = _KINDS[field.cpp_type]
     if not isinstance(getattr(message, name), MutableSequence):
         return kind

@@ -36,6 +36,7 @@ _MAX_S = 1e9
 # A server asks for seconds while it is full, and for hours where a quota is used up.
 _MOST_ASKED_S = 300.0
 _DURATIONS = ("connect_timeout_s", "away_timeout_s", "initial_backoff_s", "max_backoff_s")
+_REFUSED = "Connection refused"
 _MISSED_HERE = "Deadline Exceeded"
 """The message of gRPC for a deadline that passed on this side."""
 
@@ -102,6 +103,7 @@ class Attempts:
         self._failures = 0
         self._count = 0
         self._last_error: CallError | None = None
+        self._answer = ""
 
     def part(self) -> Attempts:
         """Returns attempts at a part of the call, with their own count and the same deadline."""
@@ -131,6 +133,8 @@ class Attempts:
             return self._delay_after(error)
         if isinstance(error, Unavailable) or (isinstance(error, Cancelled) and error.by_server):
             self._availability.failed(error)
+            if isinstance(error, Unreachable) and _REFUSED not in error.details:
+                self._answer = error.details
             delay_s = self._delay_after(error)
             if delay_s is not None:
                 self._last_error = error
@@ -143,7 +147,10 @@ class Attempts:
         now_s = self._clock()
         if isinstance(error, Unreachable):
             tries = f"{self._count} attempts" if self._count > 1 else "1 attempt"
-            details = f"{error.details} ({tries} in {now_s - self._started_s:.1f} s)"
+            # Of a host's addresses gRPC names the one it tried last; a server may have answered at
+            # another one.
+            reason = self._answer or error.details
+            details = f"{reason} ({tries} in {now_s - self._started_s:.1f} s)"
         elif isinstance(error, DeadlineExceeded) and error.details == _MISSED_HERE:
             details = f"not finished within {self._timeout_s:g} s"
             if self._last_error:

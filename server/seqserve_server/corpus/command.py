@@ -226,17 +226,18 @@ def main(argv: list[str]) -> int:
 
 def _run(options: CorpusOptions) -> tuple[int, int]:
     from seqserve.command.journal import JournalFile
-    from seqserve.files import replaceable
+    from seqserve.files import label_of, replaceable
     from seqserve_server.artifact.repository import model_folder
     from seqserve_server.corpus.run import CorpusRun, failures_of
 
     folder = model_folder(options.model, options.model_repository)
     corpus = options.opened()
-    place = replaceable(options.out)
+    place = replaceable(options.out, option="OUT")
     for written in (place, failures_of(options.out)):
         if written.exists() and written.samefile(options.corpus):
             raise OptionError(f"OUT: {options.corpus} would be overwritten; choose another place")
-    with JournalFile.beside(place, options.facts(folder), out=options.out) as journal:
+    label = label_of(options.out, "OUT")
+    with JournalFile.beside(place, options.facts(folder), label=label) as journal:
         run, total = CorpusRun(corpus, journal, options.out), corpus.count()
         run.go_on()
         if journal.damaged_line:

@@ -32,7 +32,7 @@ class LinesFile(ABC):
 
     def write(self, out: Path, answers: Iterable[Answer]) -> None:
         """Writes a line for each one of the file; they end as those do."""
-        with written_whole(out, "w", newline="") as file:
+        with written_whole(out, "w", newline="", option="OUT") as file:
             # Bytes that are not UTF-8 come back as they were.
             file.reconfigure(errors="surrogateescape")  # type: ignore[attr-defined]
             for line, answer in zip(self._lines(), answers, strict=True):

@@ -52,7 +52,10 @@ class ParquetFile:
         if self._has_scores:
             schema = schema.append(pyarrow.field(score_field(self._into), pyarrow.float32()))
         left = iter(answers)
-        with written_whole(out) as file, parquet.ParquetWriter(file, schema) as writer:
+        with (
+            written_whole(out, option="OUT") as file,
+            parquet.ParquetWriter(file, schema) as writer,
+        ):
             for batch in self._batches(None):
                 own = list(islice(left, batch.num_rows))
                 added = [pyarrow.array([each.text for each in own], pyarrow.string())]

@@ -58,7 +58,7 @@ class CorpusRun:
         """Writes the output, and next to it a list of failures; returns their number."""
         count = 0
         if any(answer.fault for answer in self._answers()):
-            with written_whole(self._list, "w") as file:
+            with written_whole(self._list, "w", option="OUT") as file:
                 for number, answer in enumerate(self._answers(), start=1):
                     if answer.fault:
                         count += 1
@@ -86,7 +86,7 @@ def failures_of(out: Path) -> Path:
         return place
     except OSError as error:
         reason = str(error.strerror)
-    raise OptionError(f"--out: {place}: {reason}")
+    raise OptionError(f"OUT: {place}: {reason}")
 
 
 def _known(journal: JournalFile, places: Iterable[Place]) -> Iterator[Place]:

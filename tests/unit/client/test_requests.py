@@ -182,8 +182,8 @@ def test_source_of_a_bulk_call_is_a_text_or_a_pair(source: Any) -> None:
         ("version", -1, "-1 is not a whole number that fits 32 bits"),
         ("version", 1 << 32, "whole number"),
         ("version", "1", "whole number"),
-        ("priority", "low", "'low' is not a member of its enum"),
-        ("priority", StopReason.EOS, "is not a member of its enum"),
+        ("priority", "low", "'low' is not a member of seqserve.Priority"),
+        ("priority", StopReason.EOS, "is not a member of seqserve.Priority"),
         ("version", Priority.LOW, "whole number"),
     ],
 )

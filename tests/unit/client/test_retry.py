@@ -187,6 +187,17 @@ def test_a_server_that_was_never_reached_was_tried_for_some_time() -> None:
     assert error.details == ("no connection to there:1: Connection refused (2 attempts in 3.0 s)")
 
 
+def test_answer_at_one_address_tells_more_than_a_refusal_at_another() -> None:
+    refused = errors.Unreachable("UNAVAILABLE", "no connection to [::1]:1: Connection refused")
+    handshake = errors.Unreachable("UNAVAILABLE", "no connection to 127.0.0.1:1: Tls failed")
+    tries = attempts(Clock())
+    for error in (refused, handshake, refused):
+        tries.begin()
+        tries.delay_after(error)
+    tries.explain(refused)
+    assert refused.details == "no connection to 127.0.0.1:1: Tls failed (3 attempts in 0.0 s)"
+
+
 def test_what_the_server_says_is_not_changed() -> None:
     for error in (
         errors.DeadlineExceeded("DEADLINE_EXCEEDED", "passed in the queue"),

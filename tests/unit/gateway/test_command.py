@@ -27,6 +27,8 @@ from seqserve_gateway.protocol import MAX_WAITING_BYTES, ListenerLimits
         (["--target", "nowhere"], "target: 'nowhere' is not host:port"),
         (["--max-requests", "0"], "--max-requests"),
         (["--trusted-proxy", "lab"], "--trusted-proxy: 'lab' is not an address or a network"),
+        (["--cors-origin", "a.com"], "--cors-origin: 'a.com' is not an origin, such as https://"),
+        (["--cors-origin", "https://a.com/"], "--cors-origin: 'https://a.com/' is not an origin"),
         (["--public-url", "a.com"], "--public-url: 'a.com' is not a URL such as https://"),
         (["--processes", "0"], "--processes"),
         (["--processes", "4", "--max-requests", "3"], "--max-requests: 3 is less than --processes"),

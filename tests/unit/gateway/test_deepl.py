@@ -129,8 +129,8 @@ async def test_what_is_no_xml_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "segmentation", "source"),
     [
-        ({"split_sentences": 0}, "none", "a b\nc"),
-        ({"split_sentences": False}, "none", "a b\nc"),
+        ({"split_sentences": 0}, "lines", "a b c"),
+        ({"split_sentences": False}, "lines", "a b c"),
         ({"split_sentences": True}, "sentences", "a b\nc"),
         ({"split_sentences": "nonewlines"}, "sentences", "a b c"),
         (

@@ -60,11 +60,17 @@ def test_address_of_the_server_is_not_shown() -> None:
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [("UNAUTHENTICATED", 403), ("PERMISSION_DENIED", 403), ("RESOURCE_EXHAUSTED", 429),
+    [("PERMISSION_DENIED", 403), ("RESOURCE_EXHAUSTED", 429),
      ("UNAVAILABLE", 503), ("INTERNAL", 500)],
 )  # fmt: skip
 def test_translation_services_have_the_statuses_that_their_clients_know(
     code: str, status: int
 ) -> None:
-    response = reason_as("message")(Failure(code, "why"), "i1")
+    response = reason_as("message", "key")(Failure(code, "why"), "i1")
     assert (response.status_code, json.loads(bytes(response.body))) == (status, {"message": "why"})
+
+
+def test_translation_services_say_where_their_clients_send_a_token() -> None:
+    response = reason_as("error", "api_key")(Failure("UNAUTHENTICATED", "as metadata"), "i1")
+    error = {"error": "send a valid token of the server as api_key"}
+    assert (response.status_code, json.loads(bytes(response.body))) == (403, error)

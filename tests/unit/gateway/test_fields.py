@@ -85,6 +85,7 @@ async def test_file_keeps_its_name_and_every_byte() -> None:
         ("[]", "application/json"),
         ('{"q": "a"}'.encode("utf-16"), "application/json"),
         (b"\xff", FORM),
+        ("q=caf%E9", FORM),
         ("&".join("a=1" for _ in range(1001)), FORM),
         ("no parts", "multipart/form-data; boundary=B"),
         ("no boundary", "multipart/form-data"),

@@ -107,6 +107,14 @@ async def test_key_is_the_token_of_the_caller() -> None:
     assert set(server.authorizations) == {"Bearer key"}
 
 
+@pytest.mark.parametrize("q", ["12", "", ["12", ""]])
+async def test_wrong_key_is_refused_where_there_is_nothing_to_translate(q: object) -> None:
+    async with translating("en-de") as (client, server):
+        server.has_tokens = True
+        answer = await client.post("/translate", json={"q": q, "api_key": "key", **ENGLISH})
+    assert answer.status_code == 403
+
+
 async def test_file_is_translated_and_fetched_once_more() -> None:
     film = b"1\n00:00:01,000 --> 00:00:02,000\ngood morning\n"
     async with translating("en-de") as (client, _):

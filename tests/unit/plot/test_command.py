@@ -26,6 +26,7 @@ def test_without_a_kind_it_lists_them(capsys: pytest.CaptureFixture[str]) -> Non
     ("arguments", "message"),
     [
         (["mask"], "did you mean 'masks'"),
+        (["foo"], "unknown kind 'foo'; `seqserve plot --help`"),
         (["masks"], "--out"),
         (["masks", "--out", "a.pdf"], r"\.png or \.svg"),
         (["masks", "--padding", "9"], "--padding: 9 is more than --length 6"),

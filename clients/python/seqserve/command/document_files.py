@@ -135,7 +135,7 @@ def document_output(
         return
     place = replaceable(out, instead=_INSTEAD)
     with (
-        Journal.beside(place, options, out=out) as journal,
+        Journal.beside(place, options, label=label_of(out, "--out")) as journal,
         written_whole(out, "w", encoding=source.encoding, newline="", instead=_INSTEAD) as file,
     ):
         if journal.damaged_line:
@@ -152,7 +152,7 @@ def archive_output(
     """Opens the output of a document that is an archive, and its journal, in the same way."""
     place = replaceable(out)
     with (
-        Journal.beside(place, options, out=out) as journal,
+        Journal.beside(place, options, label=label_of(out, "--out")) as journal,
         written_whole(out) as file,
         zipfile.ZipFile(file, "w") as archive,
     ):

@@ -43,17 +43,21 @@ class JournalFile:
         self._has_begun = False
 
     @classmethod
-    def beside(cls, place: Path, options: Mapping[str, object], *, out: Path) -> Self:
-        """Opens the journal of an output, which has a hidden name in its folder."""
+    def beside(cls, place: Path, options: Mapping[str, object], *, label: str) -> Self:
+        """Opens the journal of an output, which has a hidden name in its folder.
+
+        Args:
+            label: The output in errors, as :func:`seqserve.files.label_of` names it.
+        """
         path = place.with_name(f".{place.name}.seqserve-journal")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             return cls(path, options)
         except BlockingIOError:
-            raise OptionError(f"--out: {out}: is being written by another run") from None
+            raise OptionError(f"{label}: is being written by another run") from None
         except OSError as error:
             reason = f"its journal {path.name}: {error.strerror}"
-            raise OptionError(f"--out: {out}: {reason}") from None
+            raise OptionError(f"{label}: {reason}") from None
 
     def entries(self) -> Generator[tuple[int, list[Any]], None, None]:
         """Yields the entries of the file with the numbers of their lines.
@@ -112,8 +116,11 @@ class JournalFile:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.remove()
-        else:
-            self.close()
+            return
+        self.close()
+        if kind is KeyboardInterrupt and self._path.exists():
+            advice = f"{self._path} keeps what is done; the same command goes on from there"
+            print(f"seqserve: {advice}", file=sys.stderr, flush=True)
 
     def _write(self, text: str) -> None:
         # Data that the system has taken survives the process. A full disk takes a part of it.

@@ -258,8 +258,8 @@ class DocumentWriter(Writer):
             self._add(passage, translation_of(outcome))
 
     def _add(self, passage: Passage, translation: Translation) -> None:
-        if not translation.text.strip():
-            self._fail(passage, "its translation is empty")
+        if translation.is_lost:
+            self._fail(passage, "its translation has no letter or digit")
             return
         text = passage.written(translation)
         try:

@@ -68,6 +68,11 @@ class Translation(NamedTuple):
     warnings: tuple[str, ...] = ()
     """Its probable faults, in words."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has neither a letter nor a digit."""
+        return not any(map(str.isalnum, self.text))
+
 
 def _text(translation: Translation) -> str:
     return translation.text

@@ -118,10 +118,13 @@ class _Writer:
 
     def _spaces(self, mark: Mark, at: int, place: tuple[int, int], front: str) -> tuple[str, str]:
         """Returns the white space that a point needs on both sides, as it had in the source."""
+        # Code or mathematics of Markdown would go on in what follows without white space.
+        is_joint = front in ("`", "$") and mark.opening.startswith(front)
+        is_joint = is_joint and not self.source.startswith(front, mark.begin - 1)
         if mark.is_space or (mark.is_kept and self.places.get(mark.begin) == at):
-            return "", ""
+            return " " * is_joint, ""
         behind = self.text[at : place[1]][:1]
-        is_before = mark.is_apart and bool(front) and not front.isspace()
+        is_before = is_joint or (mark.is_apart and bool(front) and not front.isspace())
         is_behind = behind.isalnum() and not mark.is_glued and (mark.is_apart or at == place[0])
         return " " * is_before, " " * is_behind
 

@@ -58,8 +58,9 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
 def _load(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result.get("trace"):
         return [("load", f"open loop, the moments of {result['trace']}")]
-    if result.get("request_rate") is not None:
-        return [("load", f"open loop, {result['request_rate']:,.4g} requests a second")]
+    if (rate := result.get("request_rate")) is not None:
+        pace = "all requests at once" if rate == "inf" else f"{rate:,.4g} requests a second"
+        return [("load", f"open loop, {pace}")]
     if result.get("max_concurrency"):
         return [("load", f"closed loop, {result['max_concurrency']:,} requests in flight")]
     return []

@@ -170,7 +170,7 @@ class SourceReader:
         for feature in self._others:
             part = feature.read(part)
         if self._check and part.tokens and has_digit(part.original):
-            part = part._replace(check=self._check)
+            part = self._check.read(part._replace(check=self._check))
         return part
 
     def _tokens(self, text: str) -> list[int]:

@@ -61,6 +61,12 @@ def test_an_open_loop_of_streams(load: Callable[..., dict[str, object]], tmp_pat
         assert isinstance(facts[f"p99_{name}_ms"], float)
 
 
+def test_all_requests_at_once(seqserve: Run) -> None:
+    status, out, err = seqserve("load", "--request-rate", "inf", "--num-prompts", "4")
+    assert (status, err) == (0, "")
+    assert "open loop, all requests at once" in out and "answered   4" in out
+
+
 def test_warm_ups_come_before(seqserve: Run, server: FakeServer) -> None:
     status, *_ = seqserve("load", "--num-warmups", "7", "--num-prompts", "4")
     assert (status, len(server.requests)) == (0, 1 + 7 + 4)

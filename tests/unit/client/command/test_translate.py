@@ -1,8 +1,10 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -243,6 +245,23 @@ def test_a_broken_run_goes_on_where_it_was(
     assert names(tmp_path) == ["a.txt", "b.txt"]
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, server: FakeServer) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("one\nhang\n")
+    argv = ["translate", "--target", server.target, str(path), "-o", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "seqserve", *argv], stderr=subprocess.PIPE)
+    journal = tmp_path / JOURNAL
+    while not journal.is_file() or not journal.stat().st_size:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.decode() == (
+        f"seqserve: {journal} keeps what is done; the same command goes on from there\n"
+    )
+
+
 @pytest.mark.parametrize("text", ["Dear diary\n", "", "[]\n"])
 def test_other_files_beside_the_output_stay_as_they_are(
     seqserve: Run, file: Path, tmp_path: Path, text: str
@@ -345,7 +364,7 @@ def test_two_runs_do_not_write_one_file(
 ) -> None:
     out = tmp_path / "out.md"
     argv = ["translate", str(file), "-o", str(out)]
-    with Journal.beside(out, {}, out=out) as other:
+    with Journal.beside(out, {}, label="") as other:
         other.add("some", Translation("text"))
         assert seqserve(*argv) == (
             2,

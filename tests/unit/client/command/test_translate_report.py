@@ -76,13 +76,14 @@ def test_the_language_of_a_page_is_that_of_the_call_or_the_model(
     assert seqserve("translate", *options, str(path))[1] == f'<html lang="{code}"><p>A</p></html>'
 
 
-def test_an_empty_translation_leaves_its_text() -> None:
+@pytest.mark.parametrize("text", [" ", "."])
+def test_a_translation_without_a_letter_leaves_its_text(text: str) -> None:
     written: list[str] = []
-    response = generation_pb2.GenerateResponse(hypotheses=[generation_pb2.Hypothesis(text=" ")])
+    response = generation_pb2.GenerateResponse(hypotheses=[generation_pb2.Hypothesis(text=text)])
     writer = DocumentWriter(label="line", encoding="utf-8", output=written.append)
     writer.write(Passage(line=1, before="<p>", source="a", text="a"), result_of(response))
     assert written == ["<p>a"]
-    assert "its translation is empty" in str(writer.totals.facts())
+    assert "its translation has no letter" in str(writer.totals.facts())
 
 
 def test_a_file_that_cannot_be_read_has_a_report(seqserve: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Translation
 
-from .marking import in_capitals, passages_of, sent, written
+from .marking import aligned, in_capitals, passages_of, sent, written
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -38,6 +38,14 @@ def with_word(markdown: str, text: str, translation: str) -> str:
     return written(
         passages, lambda each: Translation(translation if each.text == text else each.text)
     )
+
+
+@pytest.mark.parametrize("marks", ["`", "$"])
+def test_code_side_by_side_does_not_become_one(marks: str) -> None:
+    passage, *_ = passages_of(Format.MARKDOWN, f"We use ({marks}x{marks}), and {marks}y{marks}.")
+    first, second = passage.kept
+    answer = aligned(passage, f"wir {second}{first} gut", f"We {second} {first} use")
+    assert passage.written(answer) == f"wir {second} {first} gut"
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,10 @@ def test_files_that_are_none_are_named(corpus: Path, tiny_artifact: Path) -> Non
         main([str(corpus), str(corpus.with_name("out.parquet")), *model])
     with pytest.raises(OptionError, match=r"OUT: .*in\.txt would be overwritten"):
         main([str(corpus), str(corpus), *model])
+    with pytest.raises(OptionError, match=r"^OUT: .*/x+: its journal"):
+        main([str(corpus), str(corpus.with_name("x" * 240)), *model])
+    with pytest.raises(OptionError, match=r"^OUT: /dev/null: is not a regular file"):
+        main([str(corpus), "/dev/null", *model])
     failures = corpus.rename(corpus.with_name("out.failed"))
     failures.write_text("1\ta text\n", encoding="utf-8")
     with pytest.raises(OptionError, match=r"OUT: .*out\.failed would be overwritten"):

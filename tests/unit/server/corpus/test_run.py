@@ -27,7 +27,7 @@ def write(corpus: Path, lines: Sequence[str]) -> None:
 def run(corpus: Path, pool: UpperPool, options: dict[str, object] | None = None) -> int:
     """Runs over a corpus as the command does; returns how many texts failed."""
     out = corpus.with_name("out.txt")
-    with JournalFile.beside(out, options or dict(OPTIONS), out=out) as journal:
+    with JournalFile.beside(out, options or dict(OPTIONS), label=str(out)) as journal:
         this = CorpusRun(TextFile(corpus), journal, out)
         this.go_on()
         this.answer(pool, Progress(io.StringIO(), "lines", is_shown=True))
@@ -147,7 +147,7 @@ def test_a_file_in_the_place_of_the_list_stays(corpus: Path, lines: list[str]) -
     notes = corpus.with_name("out.txt.failed")
     notes.write_text("1\tsource: is empty\nmy notes\n", encoding="utf-8")
     with pytest.raises(
-        OptionError, match=r"^--out: .*out\.txt\.failed: is not the list of failed texts"
+        OptionError, match=r"^OUT: .*out\.txt\.failed: is not the list of failed texts"
     ):
         run(corpus, UpperPool())
     assert notes.read_text(encoding="utf-8").endswith("my notes\n")

@@ -50,17 +50,27 @@ class _Numbers(Feature):
             decoding.sampling or decoding.return_alternatives or decoding.prefix_bias_beta
         )
         self.repairs = asked.options.verify_numbers and takes_terms
+        self._returns_scores = decoding.return_scores
         self._tokenizer = asked.model.tokenizer
         ids = map(asked.model.tokenizer.id_of, "0123456789")
         self._digits = [each for each in ids if each is not None]
         self._max_rows = asked.model.engine.capacity.max_rows
         self._ends = asked.ends
 
+    def read(self, part: Part) -> Part:
+        # Which answer is better depends on both scores, also if the caller wants none.
+        if not self.repairs or part.decoding.return_scores:
+            return part
+        return part._replace(decoding=replace(part.decoding, return_scores=True))
+
     def max_bytes(self, part: Part) -> int:
         shown = 2 * (_CHARACTER_BYTES * _MOST_SHOWN + STRING_BYTES)
         return MOST_LISTED * (shown + STRING_BYTES + 6 * ID_BYTES)
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
+        if not self._returns_scores:
+            for name in ("score", "normalized_score", "confidence"):
+                message.ClearField(name)
         # Text that a stop sequence cuts off does not count.
         if message.stop_reason == generation_pb2.STOP_REASON_STOP_SEQUENCE:
             return

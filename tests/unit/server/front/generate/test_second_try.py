@@ -31,8 +31,8 @@ class TryingEngine:
 
     pending = 0
 
-    def __init__(self, first: str, second: str | Exception) -> None:
-        self._first, self._second = first, second
+    def __init__(self, first: str, second: str | Exception, second_score: float) -> None:
+        self._first, self._second, self._scores = first, second, (-1.0, second_score)
         self.tries = 0
 
     def submit(self, spec: Any, receive: Receive) -> int:
@@ -44,17 +44,18 @@ class TryingEngine:
         terms = spec.options.terms
         unmet = [len(terms) - 1] if terms else []
         tokens = TOKENIZER.encode(str(text))[:-1]
-        best = Hypothesis(tokens, -1.0, StopReason.EOS, unmet_terms=unmet)
+        score = self._scores[self.tries > 1] if spec.options.return_scores else None
+        best = Hypothesis(tokens, score, StopReason.EOS, unmet_terms=unmet)
         receive(Finished([best]), Timeline())
         return self.tries
 
 
 def answered(
-    source: str, target: str, second: str | Exception, **sent: Any
+    source: str, target: str, second: str | Exception, score: float = -1.0, **sent: Any
 ) -> tuple[generation_pb2.Hypothesis, int]:
     """Answers a source; returns its hypothesis, and how often it was decoded."""
     options = compile_options(generation_pb2.GenerationOptions(**sent), MODEL)
-    engine = TryingEngine(target, second)
+    engine = TryingEngine(target, second, score)
     job = Job(
         route=Route(
             (Hop(replace(MODEL, engine=cast(Any, engine)), options),), Priority.NORMAL, False
@@ -79,6 +80,13 @@ def test_the_better_answer_is_sent() -> None:
 def test_otherwise_the_first_answer_stays(second: str | Exception) -> None:
     best, tries = answered("Order 85642", "Order", second, verify_numbers=True)
     assert (best.text, len(best.warnings), tries) == ("Order", 1, 2)
+
+
+@pytest.mark.parametrize("returned", [True, False])
+def test_improbable_answer_is_no_better_whether_scores_are_returned(returned: bool) -> None:
+    sent = {"verify_numbers": True, "return_scores": returned}
+    best, tries = answered("Order 85642", "Order", "85642", -9.0, **sent)
+    assert (best.text, tries, best.HasField("score")) == ("Order", 2, returned)
 
 
 @pytest.mark.parametrize(("target", "sent"), [("85642", {"verify_numbers": True}), ("nichts", {})])

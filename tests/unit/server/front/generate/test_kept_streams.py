@@ -1,0 +1,67 @@
+import asyncio
+from dataclasses import replace
+from typing import Any, cast
+
+import tokenizers
+from tests.unit.server.front.echo import echo_model, manifest
+from tokenizers import decoders, models, pre_tokenizers
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.request import Priority
+from seqserve_server.contract.stats import CacheCounts
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.engine_client.engine import Receive
+from seqserve_server.front.generate import answer as answering
+from seqserve_server.front.generate.job import Job, Window
+from seqserve_server.front.generate.options import compile_options
+from seqserve_server.front.generate.records import Hop, Route
+from seqserve_server.front.generate.source import SourceReader
+from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.overload.turns import run_now
+from seqserve_server.text.tokenizer import Tokenizer
+
+
+def tokenizer_of_pairs() -> Tokenizer:
+    """A tokenizer with a token "ab"."""
+    alphabet = ["<pad>", "<s>", "</s>", "<unk>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "ab"]
+    vocabulary = {token: id_ for id_, token in enumerate(alphabet)}
+    raw = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[("a", "b")]))
+    raw.add_special_tokens(alphabet[:4])
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    return Tokenizer(raw)
+
+
+def test_stop_sequence_that_ends_within_a_token_is_not_streamed() -> None:
+    tokenizer, requests = tokenizer_of_pairs(), []
+    ids = tokenizer.encode("xab")[:-1]
+    assert len(ids) == 2
+
+    class Engine:
+        pending = 0
+
+        def submit(self, spec: Any, receive: Receive) -> int:
+            requests.append(spec)
+            best = Hypothesis(ids, -1.0, StopReason.STOP_SEQUENCE, text_length=2)
+            receive(Finished([best]), Timeline())
+            return 1
+
+    cache = AnswerCache(1_000_000, lambda *_: CacheCounts())
+    model = echo_model(manifest(), tokenizer)
+    options = compile_options(generation_pb2.GenerationOptions(stop_sequences=["b"]), model)
+    engine, answers = cast(Any, Engine()), cache.version("echo", 1)
+    model = replace(model, engine=engine, answers=answers)
+
+    async def streamed() -> tuple[list[str], str]:
+        job = Job(
+            route=Route((Hop(model, options),), Priority.NORMAL, False),
+            sources=[run_now(SourceReader(model, options).read("c"))],
+            call=ServerCall(path="", request_id=""),
+            window=Window(1),
+        )
+        *pieces, whole = [each async for each in answering.streamed(job, job.sources[0])]
+        return [cast(Any, each).text for each in pieces], cast(Any, whole).hypotheses[0].text
+
+    assert [asyncio.run(streamed()) for _ in range(2)] == [(["xa"], "xa")] * 2
+    assert len(requests) == 1
