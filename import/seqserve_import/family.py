@@ -157,7 +157,7 @@ def find_embeddings(
     chosen = {
         "source_embedding.weight": table(source, shared),
         "target_embedding.weight": table(target, shared),
-        "output_projection.weight": table(output, target, shared),
+        "output_projection.weight": table(output, shared, target),
     }
     of_source, of_target, of_output = chosen.values()
     return Embeddings(
