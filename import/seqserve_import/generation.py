@@ -39,6 +39,9 @@ def recommended_options(
     """Returns the recommended decoding options, by their names in the API."""
     shortest = generation.number("min_length", 0) - _START
     shortest = generation.number("min_new_tokens", shortest)
+    longest = generation.number("max_length", 0) - _START
+    longest = generation.number("max_new_tokens", longest)
+    is_limited = 0 < longest < max_target_length
     options: dict[str, Any] = {
         "beam_size": generation.number("num_beams", 1),
         "early_stopping": _early_stopping(generation),
@@ -46,12 +49,10 @@ def recommended_options(
         "repetition_penalty": generation.real("repetition_penalty", 1.0),
         "no_repeat_ngram_size": generation.number("no_repeat_ngram_size", 0),
         "disable_unk": generation.flag("disable_unk", False),
-        "min_decoding_length": max(0, shortest),
+        "min_decoding_length": max(0, min(shortest, longest if is_limited else max_target_length)),
         "force_end_token": generation.numbers("forced_eos_token_id") == [tokenizer.eos_id],
     }
-    longest = generation.number("max_length", 0) - _START
-    longest = generation.number("max_new_tokens", longest)
-    if 0 < longest < max_target_length:
+    if is_limited:
         options["max_decoding_length"] = longest
     sequences = [
         {"tokens": tokenizer.tokens(sequence)}

@@ -40,6 +40,9 @@ def options(**settings: Any) -> dict[str, Any]:
         ({"max_length": 40, "max_new_tokens": 20}, {"max_decoding_length": 20}),
         ({"max_new_tokens": 48}, {}),
         ({"min_new_tokens": 3}, {"min_decoding_length": 3}),
+        # generate() never ends there before the maximum.
+        ({"min_length": 99}, {"min_decoding_length": 48}),
+        ({"min_length": 99, "max_length": 9}, {"min_decoding_length": 8, "max_decoding_length": 8}),
         ({"min_length": 12, "min_new_tokens": 3}, {"min_decoding_length": 3}),
     ],
 )
