@@ -83,6 +83,8 @@ def t5(checkpoint: Checkpoint) -> Family:
     )
     sizes = (config.size(name, maximum=MAX_WIDTH) for name in ("d_model", "num_heads", "d_kv"))
     width, heads, head_size = sizes
+    if not head_size:
+        raise config.wrong("d_kv", "is not at least 1")
     layers = config.size("num_layers", maximum=MAX_LAYERS)
     # Ours divides each query by the root of its size.
     changes: dict[str, Change] = {"*.query.weight": partial(times, head_size**0.5)}

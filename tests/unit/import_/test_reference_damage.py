@@ -63,6 +63,28 @@ def change_config(folder: Path, **changes: Any) -> None:
             lambda weights: weights.update({QUERY: weights[QUERY].to(torch.int8)}),
             f"{QUERY} is of type torch.int8",
         ),
+        (
+            lambda weights: weights[QUERY].view(-1)[3].fill_(float("nan")),
+            f"the weight {QUERY} has numbers that are not finite",
+        ),
+        (
+            lambda weights: weights[QUERY].view(-1)[3].fill_(float("-inf")),
+            f"the weight {QUERY} has numbers that are not finite",
+        ),
+        (
+            lambda weights: weights.update({"final_logits_bias": torch.ones(1, 7)}),
+            r"the weight final_logits_bias has the shape \[1, 7\]",
+        ),
+        (
+            lambda weights: weights.update(
+                {"model.encoder.embed_positions.weight": torch.tensor(3.0)}
+            ),
+            r"embed_positions\.weight has the shape \[\]; by config\.json it must make another one",
+        ),
+        (
+            lambda weights: weights.update({"model.encoder.embed_tokens.weight": torch.ones(9)}),
+            r"embed_tokens\.weight has the shape \[9\]",
+        ),
     ],
 )
 def test_a_weight_that_does_not_fit_is_named(
@@ -200,6 +222,17 @@ def test_a_configuration_that_does_not_fit_is_named(
 ) -> None:
     change_config(folder, **changes)
     with pytest.raises(CheckpointError, match=message):
+        load(Checkpoint(folder))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_heads_of_another_size_than_the_weights_are_refused(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path, size: int
+) -> None:
+    """Though widened to eight numbers they would fit."""
+    folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "t5"))
+    change_config(folder, d_kv=size)
+    with pytest.raises(CheckpointError, match=r"d_kv is not at least 1|q\.weight has the shape \["):
         load(Checkpoint(folder))
 
 
