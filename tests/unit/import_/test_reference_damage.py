@@ -200,12 +200,15 @@ def test_a_table_under_another_name_is_found(
         ({"quantization_config": {"bits": 4}}, "quantization_config: the weights are quantised"),
         ({"d_model": None}, "config.json: d_model is missing"),
         ({"d_model": "16"}, r"d_model is not of type int"),
-        ({"d_model": 17}, "model.width"),
+        (
+            {"d_model": 17},
+            r"config\.json: d_model \(17\) must be a multiple of encoder_attention_h",
+        ),
         (
             {"encoder_attention_heads": 7},
-            r"model\.width \(\d+\) must be a multiple of model\.heads",
+            r"d_model \(\d+\) must be a multiple of encoder_attention_heads",
         ),
-        ({"decoder_attention_heads": 7}, r"must be a multiple of model\.decoder_heads \(7\)"),
+        ({"decoder_attention_heads": 7}, r"must be a multiple of decoder_attention_heads \(7\)"),
         (
             {"decoder_ffn_dim": 7},
             r"the weight model\.decoder\.layers\.0\.fc1\.weight has the shape",
@@ -265,7 +268,7 @@ def test_vocabulary_of_each_side_must_fit_its_table(
     with pytest.raises(CheckpointError, match=r"encoder\.embed_tokens\.weight has the shape"):
         load(Checkpoint(folder))
     change_config(folder, vocab_size=96, decoder_vocab_size=95)
-    with pytest.raises(CheckpointError, match=r"model\.pad_id is 95; .* model\.vocabulary_size"):
+    with pytest.raises(CheckpointError, match=r"pad_token_id is 95; .* vocab_size"):
         load(Checkpoint(folder))
 
 
