@@ -33,7 +33,7 @@ def read_tokenizer(folder: Path, model_type: str) -> tokenizers.Tokenizer:
     content = read_bytes(path)
     tokenizer = _made(path, content)
     spelled = respelled(folder, tokenizer.get_vocab())
-    front, back = ([spelled.get(token, token) for token in side] for side in _around(tokenizer))
+    front, back = _around(tokenizer, spelled)
     if spelled:
         tokenizer = _made(path, _respell(json.loads(content), spelled))
     check(tokenizer, path)
@@ -50,15 +50,19 @@ def read_tokenizer(folder: Path, model_type: str) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-def _around(tokenizer: tokenizers.Tokenizer) -> tuple[list[str], list[str]]:
+def _around(
+    tokenizer: tokenizers.Tokenizer, spelled: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
     """Returns the tokens that a tokenizer puts in front of a text, and those after it."""
     tokenizer.no_padding()
     tokenizer.no_truncation()
     encoding = tokenizer.encode("a")
+    tokens = [spelled.get(token, token) for token in encoding.tokens]
     own = [at for at, sequence in enumerate(encoding.sequence_ids) if sequence is not None]
-    if not own:
-        return [], encoding.tokens
-    return encoding.tokens[: own[0]], encoding.tokens[own[-1] + 1 :]
+    if own:
+        return tokens[: own[0]], tokens[own[-1] + 1 :]
+    end = tokens.index(EOS) if EOS in tokens else len(tokens)  # it drops unknown letters
+    return tokens[:end], tokens[end:]
 
 
 def _made(path: Path, content: bytes) -> tokenizers.Tokenizer:

@@ -57,6 +57,7 @@ def test_a_tokenizer_json_that_puts_a_begin_in_front_keeps_it(tmp_path: Path) ->
     path = folder / "tokenizer.json"
     padded = tokenizers.Tokenizer.from_file(str(path))
     padded.enable_padding(length=9)
+    padded.normalizer = tokenizers.normalizers.Replace("a", "")  # as BPE does without such a letter
     padded.save(str(path))
     taken = convert(folder, "bart")
     assert ends(taken) == ["<s>", "</s>"]
