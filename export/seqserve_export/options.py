@@ -91,7 +91,8 @@ class ArtifactOptions:
         try:
             check_recommended(recommended)
         except InvalidRequest as error:
-            raise OptionError(f"--recommend: {error}") from None
+            of_model = "the settings of the checkpoint, or " if defaults else ""
+            raise OptionError(f"{of_model}--recommend: {error}") from None
         return recommended
 
     def ready(self, place: Path) -> str:

@@ -157,7 +157,7 @@ def find_embeddings(
     chosen = {
         "source_embedding.weight": table(source, shared),
         "target_embedding.weight": table(target, shared),
-        "output_projection.weight": table(output, target, shared),
+        "output_projection.weight": table(output, shared, target),
     }
     of_source, of_target, of_output = chosen.values()
     return Embeddings(
@@ -224,9 +224,13 @@ def _changes(config: TransformerConfig, size: int) -> dict[str, Change]:
 
 
 def _widened(projection: Tensor, *, heads: int, head_size: int, size: int) -> Tensor:
-    """Adds zeros to each head of a projection, ``[H·D, ..]`` to ``[H·size, ..]``."""
+    """Adds zeros to each head of a projection, ``[H·D, ..]`` to ``[H·size, ..]``.
+
+    Raises:
+        IndexError: It is for other heads.
+    """
     if projection.size(0) != heads * head_size:
-        return projection  # refused when it is loaded, for its shape
+        raise IndexError("the heads are not of this size")
     parts = projection.reshape(heads, head_size, *projection.shape[1:])
     zeros = parts.new_zeros(heads, size - head_size, *parts.shape[2:])
     return torch.cat((parts, zeros), dim=1).flatten(0, 1)

@@ -19,6 +19,7 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1.0,
     "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
     "forced_decoder_ids": [],
     "guidance_scale": 1.0,
     "num_beam_groups": 1,
@@ -37,6 +38,10 @@ def recommended_options(
 ) -> dict[str, Any]:
     """Returns the recommended decoding options, by their names in the API."""
     shortest = generation.number("min_length", 0) - _START
+    shortest = generation.number("min_new_tokens", shortest)
+    longest = generation.number("max_length", 0) - _START
+    longest = generation.number("max_new_tokens", longest)
+    is_limited = 0 < longest < max_target_length
     options: dict[str, Any] = {
         "beam_size": generation.number("num_beams", 1),
         "early_stopping": _early_stopping(generation),
@@ -44,12 +49,10 @@ def recommended_options(
         "repetition_penalty": generation.real("repetition_penalty", 1.0),
         "no_repeat_ngram_size": generation.number("no_repeat_ngram_size", 0),
         "disable_unk": generation.flag("disable_unk", False),
-        "min_decoding_length": max(0, shortest, generation.number("min_new_tokens", 0)),
+        "min_decoding_length": max(0, min(shortest, longest if is_limited else max_target_length)),
         "force_end_token": generation.numbers("forced_eos_token_id") == [tokenizer.eos_id],
     }
-    longest = generation.number("max_length", 0) - _START
-    longest = generation.number("max_new_tokens", longest)
-    if 0 < longest < max_target_length:
+    if is_limited:
         options["max_decoding_length"] = longest
     sequences = [
         {"tokens": tokenizer.tokens(sequence)}
@@ -89,6 +92,10 @@ def not_taken(generation: Settings, eos_id: int) -> list[str]:
     ]
     if generation.numbers("forced_eos_token_id") not in ([], [eos_id]):
         names.append("forced_eos_token_id")
+    # There transformers counts the first token, which the decoder starts from, as generated.
+    is_start = generation.optional_number("decoder_start_token_id") == eos_id
+    if is_start and generation.real("repetition_penalty", 1.0) != 1.0:
+        names.append("repetition_penalty of the end token")
     tasks = generation.some(["task_specific_params"]).get("task_specific_params")
     for task in tasks if isinstance(tasks, dict) else ():
         # Those are the languages of T5.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -190,7 +190,7 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
         raise checkpoint.generation.wrong(
             "eos_token_id", f"is not the id of </s> in the tokenizer, {tokenizer.eos_id}"
         )
-    suppressed = _suppressed(checkpoint, tokenizer.vocabulary, config.vocabulary_size)
+    suppressed = _suppressed(checkpoint, tokenizer, config.vocabulary_size)
     family = family.suppress_tokens(suppressed, tokenizer.unk_id)
     model = load_model(checkpoint, family)
     added = {token.content: token.special for token in raw.get_added_tokens_decoder().values()}
@@ -223,25 +223,18 @@ def _notes(
     return notes
 
 
-def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:
+def _suppressed(checkpoint: Checkpoint, tokenizer: Tokenizer, size: int) -> list[int]:
     """Lists the tokens that must not be generated.
 
     They are rows of the embeddings without a token, placeholder tokens, and tokens that the
-    checkpoint's settings exclude.
+    checkpoint's settings exclude. As in ``generate()``, the end token is never a bad word.
     """
-    nameless = set(range(size)) - named.keys()
-    fillers = {
-        token_id
-        for token_id, token in named.items()
-        if token_id < size and token.startswith(_FILLERS)
-    }
-    generation = checkpoint.generation
-    words = generation.number_lists("bad_words_ids")
-    excluded = {
-        *generation.numbers("suppress_tokens"),
-        *(word[0] for word in words if word[1:] == []),
-    }
-    return sorted(nameless | fillers | excluded)
+    named, settings = tokenizer.vocabulary, checkpoint.recommended
+    fillers = {token_id for token_id, token in named.items() if token.startswith(_FILLERS)}
+    words = settings.number_lists("bad_words_ids")
+    bad = {word[0] for word in words if len(word) == 1} - {tokenizer.eos_id}
+    excluded = fillers | bad | {*settings.numbers("suppress_tokens")}
+    return [token_id for token_id in range(size) if token_id not in named or token_id in excluded]
 
 
 def _calibrated(loaded: Loaded, sources: Sequence[list[int]]) -> Calibration:

@@ -54,7 +54,7 @@ def template_of(
     if kind in ("m2m_100", "mbart") and any(map(language_of, added)):
         tokens = set(added)
     template = _FAMILIES.get(kind, _none)(checkpoint, tokens, target)
-    forced = forced_first_token(checkpoint.generation)
+    forced = forced_first_token(checkpoint.recommended)
     if forced is not None and forced not in target:
         raise checkpoint.generation.wrong("forced_bos_token_id", "is not a token")
     if forced is not None and not template.target_prefix:
@@ -147,8 +147,9 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
         return Template()
     generation = checkpoint.generation
     if generation.optional_number("decoder_start_token_id") in generation.numbers("eos_token_id"):
-        forced = target.get(-1 if (id_ := forced_first_token(generation)) is None else id_)
-        only = {code: token for code, token in codes.items() if token == forced}
+        forced = forced_first_token(checkpoint.recommended)
+        named = None if forced is None else target.get(forced)
+        only = {code: token for code, token in codes.items() if token == named}
         return _of_both(codes, only or codes)
     return Template(
         source_suffix=["{source}"],

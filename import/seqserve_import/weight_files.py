@@ -75,7 +75,7 @@ class TorchFile(Weights):
             with FakeTensorMode():
                 content = torch.load(path, map_location="cpu", weights_only=True)
         self._tensors: dict[str, Tensor] = {
-            name: value for name, value in content.items() if isinstance(value, Tensor)
+            str(name): value for name, value in content.items() if isinstance(value, Tensor)
         }
         for name, tensor in self._tensors.items():
             # A shape may repeat its rows without end, which would be written out.

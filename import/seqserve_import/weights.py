@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.family import Change, Family
@@ -19,7 +19,8 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
     """Builds the model in evaluation mode; it holds the only copy of its weights.
 
     Raises:
-        CheckpointError: A weight is missing, left over or of another shape; the message names it.
+        CheckpointError: A weight is missing, left over, of another shape or not finite; the message
+            names it.
     """
     with torch.device("meta"):  # so that no weight is drawn at random first
         model = Transformer(family.config)
@@ -28,20 +29,37 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
         theirs = their_name(name, family.names, family.first_layer)
         if theirs in checkpoint.names:
             used.add(theirs)
-            tensor, change = checkpoint.tensor(theirs), _changed_by(family, name)
-            tensor = tensor if change is None else change(tensor)
+            try:
+                tensor = (_changed_by(family, name) or _same)(checkpoint.tensor(theirs))
+            except (IndexError, RuntimeError):  # of other dimensions than the change takes
+                raise _misshapen(checkpoint, theirs, "another one") from None
         elif name in family.computed:
             tensor = family.computed[name]
         else:
             raise CheckpointError(f"{checkpoint.folder}: the weight {theirs} is missing")
         if tensor.shape != parameter.shape:
             raise _misshapen(checkpoint, theirs, list(parameter.shape))
+        if theirs in checkpoint.names and name != "logits_bias":  # where it excludes a token
+            _check_finite(checkpoint, theirs)
         module, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(module), leaf, nn.Parameter(tensor))
     if family.config.tied_output:
         model.output_projection.weight = model.target_embedding.weight
     _check_left_over(checkpoint, family, used)
     return model.eval()
+
+
+def _check_finite(checkpoint: Checkpoint, name: str) -> None:
+    # A mapping of its own gives the memory of what was read back. Both are NaN if any number is.
+    if not all(map(torch.isfinite, torch.aminmax(checkpoint.tensor(name)))):
+        raise CheckpointError(
+            f"{checkpoint.folder}: the weight {name} has numbers that are not finite (NaN or"
+            " infinite); take another copy or an earlier state of the checkpoint"
+        )
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def check_tables(checkpoint: Checkpoint, family: Family) -> None:
@@ -57,7 +75,7 @@ def check_tables(checkpoint: Checkpoint, family: Family) -> None:
         ours = f"{side}_embedding.weight"
         theirs = their_name(ours, family.names, family.first_layer)
         shape = checkpoint.shape(theirs)
-        if _changed_by(family, ours) is None and shape[0] < size:
+        if len(shape) != 2 or (_changed_by(family, ours) is None and shape[0] < size):
             raise _misshapen(checkpoint, theirs, [size, family.config.width])
 
 
@@ -80,7 +98,7 @@ def their_name(ours: str, names: Mapping[str, str], first_layer: int) -> str:
     return theirs.replace("*", str(int(layer[1]) + first_layer)) if layer else theirs
 
 
-def _misshapen(checkpoint: Checkpoint, name: str, shape: list[int]) -> CheckpointError:
+def _misshapen(checkpoint: Checkpoint, name: str, shape: list[int] | str) -> CheckpointError:
     return CheckpointError(
         f"{checkpoint.folder}: the weight {name} has the shape {list(checkpoint.shape(name))};"
         f" by {checkpoint.config.path.name} it must make {shape}"

@@ -74,7 +74,7 @@ class CTranslate2Checkpoint(Checkpoint):
         """Metadata of the Argos package; empty for any other model."""
         self.vocabularies = _vocabularies(model, self.config)
         self.generation = Settings(path, self._generation())
-        self.recommended = self._recommended()
+        self.recommended = self._recommended().over(self.generation)
 
     def attribute(self, stack: str, name: str, default: float = 0.0) -> float:
         """Returns a number of the encoder or decoder; older files have one for both."""

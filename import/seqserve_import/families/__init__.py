@@ -1,5 +1,6 @@
 """The families of checkpoints, by the ``model_type`` of their config.json."""
 
+import re
 from collections.abc import Callable, Mapping
 
 from seqserve.errors import OptionError
@@ -27,6 +28,28 @@ FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
 files of Marian and CTranslate2, which name no type."""
 
 
+_FIELDS = {
+    "bos_id": "decoder_start_token_id bos_token_id",
+    "decoder_feed_forward_width": "decoder_ffn_dim transformer-decoder-dim-ffn",
+    "decoder_heads": "decoder_attention_heads",
+    "decoder_layers": "decoder_layers num_decoder_layers num_layers dec-depth",
+    "dropout": "dropout dropout_rate",
+    "encoder_layers": "encoder_layers num_layers enc-depth",
+    "eos_id": "eos_token_id",
+    "feed_forward_width": "encoder_ffn_dim d_ff transformer-dim-ffn",
+    "heads": "encoder_attention_heads num_heads transformer-heads",
+    "max_source_length": "max_position_embeddings n_positions",
+    "max_target_length": "max_position_embeddings n_positions",
+    "norm_epsilon": "layer_norm_epsilon",
+    "pad_id": "pad_token_id",
+    "relative_bucket_distance": "relative_attention_max_distance",
+    "relative_buckets": "relative_attention_num_buckets",
+    "vocabulary_size": "vocab_size",
+    "width": "d_model dim-emb",
+}
+"""Where families read what our configuration calls otherwise."""
+
+
 def family_of(checkpoint: Checkpoint) -> Family:
     """Finds the family of a checkpoint and reads its configuration.
 
@@ -47,4 +70,10 @@ def family_of(checkpoint: Checkpoint) -> Family:
     try:
         return with_wide_heads(FAMILIES[model_type](checkpoint))
     except OptionError as error:
-        raise CheckpointError(f"{config.path}: {error}") from None
+
+        def theirs(ours: re.Match[str]) -> str:
+            names = _FIELDS.get(ours[1], "").split()
+            return next(filter(checkpoint.generation.over(config).has, names), ours[0])
+
+        shown = re.sub(r"model\.(\w+)", theirs, str(error))
+        raise CheckpointError(f"{config.path}: {shown}") from None

@@ -24,7 +24,7 @@ from seqserve_import.family import (
     with_extra_position,
 )
 from seqserve_import.tokenizers.marian import TARGET_VOCABULARY
-from seqserve_model.config import NormPosition, PositionScheme, TransformerConfig
+from seqserve_model.config import Activation, NormPosition, PositionScheme, TransformerConfig
 from seqserve_model.positions import sinusoids
 
 # fmt: off
@@ -114,9 +114,7 @@ def bart_like(
         "encoder_layers": config.size("encoder_layers", maximum=MAX_LAYERS),
         "decoder_layers": config.size("decoder_layers", maximum=MAX_LAYERS),
         "dropout": config.real("dropout", 0.1),
-        "activation": activation_of(
-            config, "activation_function", config.text("activation_function", "gelu")
-        ),
+        "activation": _activation(config, "gelu"),
         "positions": PositionScheme.LEARNED,
         "shared_embeddings": embeddings.shared_embeddings,
         "tied_output": embeddings.tied_output,
@@ -157,6 +155,11 @@ def _names(prefix: str) -> dict[str, str]:
     return {**layers, **rest, "logits_bias": "final_logits_bias"}
 
 
+def _activation(config: Settings, default: str) -> Activation:
+    name = "activation_function"
+    return activation_of(config, name, config.text(name, default))
+
+
 def _decoder_sizes(config: Settings) -> dict[str, int]:
     theirs = {"decoder_heads": "attention_heads", "decoder_feed_forward_width": "ffn_dim"}
     return {
@@ -167,14 +170,23 @@ def _decoder_sizes(config: Settings) -> dict[str, int]:
 
 
 def m2m100(checkpoint: Checkpoint) -> Family:
-    """Reads M2M-100 and NLLB: the norm comes before, positions are counted after the padding."""
+    """Reads M2M-100 and NLLB: the norm comes before, positions are counted after the padding.
+
+    Settings that are missing are not those of the others.
+    """
     config = checkpoint.config
     first = config.size("pad_token_id", maximum=MAX_POSITIONS) + 1
     length = config.size("max_position_embeddings", maximum=MAX_POSITIONS)
     width = config.size("d_model", maximum=MAX_WIDTH)
     table = with_extra_position(fairseq_sinusoids(first + length, width)[first:])
     tables = dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), table)
-    return bart_like(checkpoint, computed=tables, norm_position=NormPosition.PRE)
+    return bart_like(
+        checkpoint,
+        computed=tables,
+        norm_position=NormPosition.PRE,
+        activation=_activation(config, "relu"),
+        scaled_embeddings=config.flag("scale_embedding", True),
+    )
 
 
 def fairseq_sinusoids(length: int, width: int) -> Tensor:

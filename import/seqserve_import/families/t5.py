@@ -83,6 +83,8 @@ def t5(checkpoint: Checkpoint) -> Family:
     )
     sizes = (config.size(name, maximum=MAX_WIDTH) for name in ("d_model", "num_heads", "d_kv"))
     width, heads, head_size = sizes
+    if not head_size:
+        raise config.wrong("d_kv", "is not at least 1")
     layers = config.size("num_layers", maximum=MAX_LAYERS)
     # Ours divides each query by the root of its size.
     changes: dict[str, Change] = {"*.query.weight": partial(times, head_size**0.5)}
@@ -131,19 +133,21 @@ def _positions(config: Settings) -> PositionScheme:
 def _scales_output(config: Settings) -> bool:
     """Returns whether the decoder's output is divided by √width: in T5 if it ties tables."""
     is_mt5 = config.text("model_type") == "mt5"
-    return config.flag(
-        "scale_decoder_outputs", not is_mt5 and config.flag("tie_word_embeddings", True)
-    )
+    tied = config.flag("tie_word_embeddings", True)
+    return not is_mt5 and config.flag("scale_decoder_outputs", tied)
 
 
 def _activation(config: Settings) -> tuple[Activation, bool]:
-    name = "feed_forward_proj"
-    kind, _, inner = config.text(name, "relu").rpartition("-")
+    """Returns the activation and whether it is gated; ``dense_act_fn`` goes before the name."""
+    name, inner = "feed_forward_proj", "dense_act_fn"
+    default = "relu" if config.text("model_type") == "t5" else "gated-gelu"
+    kind, _, named = config.text(name, default).rpartition("-")
     if kind not in ("", "gated"):
         raise config.wrong(name, "is not known")
-    is_gated = kind == "gated"
+    is_gated = config.flag("is_gated_act", kind == "gated")
     # The one name that does not mean what it says.
-    plain = activation_of(config, name, "gelu_new" if is_gated and inner == "gelu" else inner)
+    named = "gelu_new" if kind and named == "gelu" else named
+    plain = activation_of(config, inner if config.has(inner) else name, config.text(inner, named))
     if is_gated and plain not in GATED:
         raise config.wrong(name, "is not known")
     return GATED[plain] if is_gated else plain, is_gated

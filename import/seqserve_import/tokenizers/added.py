@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tokenizers
 from tokenizers import AddedToken
 
 from seqserve_import.checkpoint import MAX_SIZE
@@ -72,6 +73,28 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
     hidden = [token for token in added if token in CONTROLS or language_of(token)]
     symbols = [token for content, token in added.items() if content not in hidden]
     return Vocabulary(completed, symbols, hidden)
+
+
+def add_missing(folder: Path, tokenizer: tokenizers.Tokenizer, spelled: Mapping[str, str]) -> None:
+    """Adds the tokens with ids that a ``tokenizer.json`` lacks, as transformers does.
+
+    Args:
+        spelled: The spelling of its control tokens there, by that of the checkpoint.
+
+    Raises:
+        CheckpointError: One would get another id.
+    """
+    for path, id_, token in sorted(_with_ids(folder), key=lambda entry: entry[1]):
+        content = spelled.get(token.content, token.content)
+        if tokenizer.token_to_id(content) is None:
+            is_hidden = content in CONTROLS or language_of(content)
+            (tokenizer.add_special_tokens if is_hidden else tokenizer.add_tokens)([token])
+            if (got := tokenizer.token_to_id(content)) != id_:
+                raise CheckpointError(
+                    f"{path}: the token {content!r:.80} has the id {id_}, but would get {got} after"
+                    " those of tokenizer.json; save the tokenizer again with the library that made"
+                    " it"
+                )
 
 
 def agrees(folder: Path, tokens: Sequence[str]) -> bool:

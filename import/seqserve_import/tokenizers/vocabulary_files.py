@@ -12,36 +12,57 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from seqserve.errors import OptionError
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_bytes, read_object
-from seqserve_import.tokenizers.added import read_settings, with_added
+from seqserve_import.tokenizers.added import add_missing, read_settings, with_added
 from seqserve_import.tokenizers.control_tokens import add_tokens, around, check, respelled
 from seqserve_server.text.library import parsed
-from seqserve_server.text.vocabulary import EOS, UNK
+from seqserve_server.text.vocabulary import BOS, EOS, UNK
 
 # Their files append or prepend the language that was set when they were written.
 _MULTILINGUAL = ("m2m_100", "mbart")
 
 
 def read_tokenizer(folder: Path, model_type: str) -> tokenizers.Tokenizer:
-    """Reads the ``tokenizer.json`` of a checkpoint.
+    """Reads the ``tokenizer.json`` of a checkpoint, with the tokens that its settings add.
 
     A text gets no language token, and an end token where the file appends none.
 
     Raises:
-        CheckpointError: The file is damaged, or lacks a control token.
+        CheckpointError: The file is damaged, lacks a control token, or adds others to a text.
     """
     path = folder / "tokenizer.json"
     content = read_bytes(path)
     tokenizer = _made(path, content)
-    has_front = len(tokenizer.encode("").ids) > 1
     spelled = respelled(folder, tokenizer.get_vocab())
+    front, back = _around(tokenizer, spelled)
     if spelled:
         tokenizer = _made(path, _respell(json.loads(content), spelled))
     check(tokenizer, path)
     if model_type in _MULTILINGUAL:
         tokenizer.post_processor = around(tokenizer)
-    elif tokenizer.encode("").tokens[-1:] != [EOS]:
-        tokenizer.post_processor = around(tokenizer, has_front=has_front)
+    elif back not in ([], [EOS]) or (back == [] and front not in ([], [BOS])):
+        raise CheckpointError(
+            f"{path}: its post_processor adds {' '.join([*front, '…', *back]):.80} to a text; only"
+            f" {BOS} in front and {EOS} at the end are supported"
+        )
+    elif spelled or not back:
+        tokenizer.post_processor = around(tokenizer, has_front=bool(front))
+    add_missing(folder, tokenizer, spelled)
     return tokenizer
+
+
+def _around(
+    tokenizer: tokenizers.Tokenizer, spelled: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """Returns the tokens that a tokenizer puts in front of a text, and those after it."""
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    encoding = tokenizer.encode("a")
+    tokens = [spelled.get(token, token) for token in encoding.tokens]
+    own = [at for at, sequence in enumerate(encoding.sequence_ids) if sequence is not None]
+    if own:
+        return tokens[: own[0]], tokens[own[-1] + 1 :]
+    end = tokens.index(EOS) if EOS in tokens else len(tokens)  # it drops unknown letters
+    return tokens[:end], tokens[end:]
 
 
 def _made(path: Path, content: bytes) -> tokenizers.Tokenizer:

@@ -121,6 +121,12 @@ def test_a_pickle_runs_no_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert "has run" not in capfd.readouterr().out
 
 
+def test_names_that_are_no_texts_are_read_as_texts(tmp_path: Path) -> None:
+    write(tmp_path, "bin")
+    torch.save({7: torch.ones(2)}, tmp_path / "pytorch_model.bin")
+    assert Checkpoint(tmp_path).names == {"7"}
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:40])
 

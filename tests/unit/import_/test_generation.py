@@ -40,7 +40,10 @@ def options(**settings: Any) -> dict[str, Any]:
         ({"max_length": 40, "max_new_tokens": 20}, {"max_decoding_length": 20}),
         ({"max_new_tokens": 48}, {}),
         ({"min_new_tokens": 3}, {"min_decoding_length": 3}),
-        ({"min_length": 12, "min_new_tokens": 3}, {"min_decoding_length": 11}),
+        # generate() never ends there before the maximum.
+        ({"min_length": 99}, {"min_decoding_length": 48}),
+        ({"min_length": 99, "max_length": 9}, {"min_decoding_length": 8, "max_decoding_length": 8}),
+        ({"min_length": 12, "min_new_tokens": 3}, {"min_decoding_length": 3}),
     ],
 )
 def test_settings_become_options(settings: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -68,6 +71,13 @@ def test_another_end_of_beams_is_refused(value: object) -> None:
         ({"prefix": "summarize: "}, ["prefix"]),
         ({"forced_eos_token_id": 3}, ["forced_eos_token_id"]),
         ({"forced_eos_token_id": 2}, []),
+        ({"force_words_ids": [[5]]}, ["force_words_ids"]),
+        ({"repetition_penalty": 1.2, "decoder_start_token_id": 0}, []),
+        # There transformers counts the first token as generated.
+        (
+            {"repetition_penalty": 1.2, "decoder_start_token_id": 2},
+            ["repetition_penalty of the end token"],
+        ),
         (
             {
                 "task_specific_params": {

@@ -63,6 +63,28 @@ def change_config(folder: Path, **changes: Any) -> None:
             lambda weights: weights.update({QUERY: weights[QUERY].to(torch.int8)}),
             f"{QUERY} is of type torch.int8",
         ),
+        (
+            lambda weights: weights[QUERY].view(-1)[3].fill_(float("nan")),
+            f"the weight {QUERY} has numbers that are not finite",
+        ),
+        (
+            lambda weights: weights[QUERY].view(-1)[3].fill_(float("-inf")),
+            f"the weight {QUERY} has numbers that are not finite",
+        ),
+        (
+            lambda weights: weights.update({"final_logits_bias": torch.ones(1, 7)}),
+            r"the weight final_logits_bias has the shape \[1, 7\]",
+        ),
+        (
+            lambda weights: weights.update(
+                {"model.encoder.embed_positions.weight": torch.tensor(3.0)}
+            ),
+            r"embed_positions\.weight has the shape \[\]; by config\.json it must make another one",
+        ),
+        (
+            lambda weights: weights.update({"model.encoder.embed_tokens.weight": torch.ones(9)}),
+            r"embed_tokens\.weight has the shape \[9\]",
+        ),
     ],
 )
 def test_a_weight_that_does_not_fit_is_named(
@@ -178,12 +200,15 @@ def test_a_table_under_another_name_is_found(
         ({"quantization_config": {"bits": 4}}, "quantization_config: the weights are quantised"),
         ({"d_model": None}, "config.json: d_model is missing"),
         ({"d_model": "16"}, r"d_model is not of type int"),
-        ({"d_model": 17}, "model.width"),
+        (
+            {"d_model": 17},
+            r"config\.json: d_model \(17\) must be a multiple of encoder_attention_h",
+        ),
         (
             {"encoder_attention_heads": 7},
-            r"model\.width \(\d+\) must be a multiple of model\.heads",
+            r"d_model \(\d+\) must be a multiple of encoder_attention_heads",
         ),
-        ({"decoder_attention_heads": 7}, r"must be a multiple of model\.decoder_heads \(7\)"),
+        ({"decoder_attention_heads": 7}, r"must be a multiple of decoder_attention_heads \(7\)"),
         (
             {"decoder_ffn_dim": 7},
             r"the weight model\.decoder\.layers\.0\.fc1\.weight has the shape",
@@ -200,6 +225,17 @@ def test_a_configuration_that_does_not_fit_is_named(
 ) -> None:
     change_config(folder, **changes)
     with pytest.raises(CheckpointError, match=message):
+        load(Checkpoint(folder))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_heads_of_another_size_than_the_weights_are_refused(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path, size: int
+) -> None:
+    """Though widened to eight numbers they would fit."""
+    folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "t5"))
+    change_config(folder, d_kv=size)
+    with pytest.raises(CheckpointError, match=r"d_kv is not at least 1|q\.weight has the shape \["):
         load(Checkpoint(folder))
 
 
@@ -232,7 +268,7 @@ def test_vocabulary_of_each_side_must_fit_its_table(
     with pytest.raises(CheckpointError, match=r"encoder\.embed_tokens\.weight has the shape"):
         load(Checkpoint(folder))
     change_config(folder, vocab_size=96, decoder_vocab_size=95)
-    with pytest.raises(CheckpointError, match=r"model\.pad_id is 95; .* model\.vocabulary_size"):
+    with pytest.raises(CheckpointError, match=r"pad_token_id is 95; .* vocab_size"):
         load(Checkpoint(folder))
 
 

@@ -1,7 +1,12 @@
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
+from safetensors.torch import load_file, save_file
 from tests.checkpoints import FAMILIES, TOKENS
 from tests.unit.import_.conftest import MakeCheckpoint
 from torch import Tensor
@@ -39,13 +44,7 @@ def expected_of(theirs: Any, loaded: Loaded, source: Tensor, target: Tensor) -> 
     return logits.log_softmax(-1)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_log_probabilities_are_those_of_transformers(
-    make_checkpoint: MakeCheckpoint, family: str, seed: int
-) -> None:
-    theirs, folder = make_checkpoint(family, seed)
-    loaded = load(Checkpoint(folder))
+def compare(theirs: Any, loaded: Loaded) -> None:
     source, target = examples(loaded)
     expected = expected_of(theirs, loaded, source, target)
     with torch.no_grad():
@@ -55,6 +54,49 @@ def test_log_probabilities_are_those_of_transformers(
     assert expected[possible].std() > 0.5, "all tokens are equally probable"
     assert (expected[0] - expected[1]).abs()[possible[0]].max() > 0.1, "sources do not matter"
     torch.testing.assert_close(computed[possible], expected[possible], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_are_those_of_transformers(
+    make_checkpoint: MakeCheckpoint, family: str, seed: int
+) -> None:
+    theirs, folder = make_checkpoint(family, seed)
+    compare(theirs, load(Checkpoint(folder)))
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("m2m100", {"scale_embedding": None}),
+        ("m2m100", {"activation_function": None}),
+        ("umt5", {"feed_forward_proj": None}),
+        ("mt5", {"scale_decoder_outputs": True}),
+        ("t5", {"dense_act_fn": "silu"}),
+        ("flan", {"dense_act_fn": "silu"}),
+    ],
+)
+def test_settings_are_understood_as_transformers_does(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path, family: str, changes: dict[str, Any]
+) -> None:
+    folder = Path(shutil.copytree(make_checkpoint(family, 1)[1], tmp_path / "changed"))
+    path = folder / "config.json"
+    settings = json.loads(path.read_text()) | changes
+    path.write_text(
+        json.dumps({name: value for name, value in settings.items() if value is not None})
+    )
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    compare(theirs, load(Checkpoint(folder)))
+
+
+def test_an_output_without_a_table_is_tied_to_the_shared_one(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "changed"))
+    weights = load_file(folder / "model.safetensors")
+    weights["decoder.embed_tokens.weight"] = weights["shared.weight"].flip(0)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    compare(transformers.AutoModelForSeq2SeqLM.from_pretrained(folder), load(Checkpoint(folder)))
 
 
 def test_the_seeds_have_every_corner(make_checkpoint: MakeCheckpoint) -> None:

@@ -201,6 +201,20 @@ def test_what_the_makers_chose_is_kept(
     assert manifest.template == Template(target_prefix=["▁t7"])
 
 
+def test_tokens_are_excluded_as_in_generate(folder: Path, tmp_path: Path) -> None:
+    before = load(Checkpoint(folder)).suppressed
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    config = {"bad_words_ids": [[30]], "suppress_tokens": [31], "forced_bos_token_id": 32}
+    config |= json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config))
+    # The end token and tokens that the model does not have.
+    chosen = {"bad_words_ids": [[0], [], [95], [999]], "suppress_tokens": [-1, 40, 999]}
+    (other / "generation_config.json").write_text(json.dumps(chosen))
+    loaded = load(Checkpoint(other))
+    assert loaded.suppressed == sorted([40, *before])
+    assert loaded.template is None
+
+
 def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
     again: Callable[..., Manifest], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

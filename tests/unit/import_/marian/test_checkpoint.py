@@ -205,7 +205,7 @@ def test_each_side_may_have_a_vocabulary(target_tokens: int, tmp_path: Path) -> 
         ({"lemma_dim_emb": 8}, "lemma-dim-emb is not supported"),
         ({"dim_vocabs": [300, 300]}, "dim-vocabs is less than the tokens of the voc.*, .320, 320"),
         ({"dim_emb": None}, "dim-emb is missing"),
-        ({"transformer_heads": 7}, r"model\.heads \(7\)"),
+        ({"transformer_heads": 7}, r"transformer-heads \(7\)"),
         ({"enc_depth": 3}, "the weight encoder_l3_self_Wq is missing"),
         ({"enc_depth": 1}, r"encoder_l2_.* is left over: special:model\.yml tells of a network"),
         ({"transformer_dim_ffn": 64}, r"ffn_W1 has the shape \[64, 128\]; by special:model\.yml"),

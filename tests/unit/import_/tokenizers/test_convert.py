@@ -52,6 +52,38 @@ def test_a_tokenizer_json_that_appends_no_end_token_gets_one(
     assert ends(convert(ready(tmp_path, "$A"), model_type)) == ["</s>"]
 
 
+def test_a_tokenizer_json_that_puts_a_begin_in_front_keeps_it(tmp_path: Path) -> None:
+    folder = ready(tmp_path, "<s> $A")
+    path = folder / "tokenizer.json"
+    padded = tokenizers.Tokenizer.from_file(str(path))
+    padded.enable_padding(length=9)
+    padded.normalizer = tokenizers.normalizers.Replace("a", "")  # as BPE does without such a letter
+    padded.save(str(path))
+    taken = convert(folder, "bart")
+    assert ends(taken) == ["<s>", "</s>"]
+
+
+@pytest.mark.parametrize("template", ["$A </s> </s>", "$A fra_Latn </s>", "fra_Latn $A"])
+def test_a_tokenizer_json_that_adds_other_tokens_is_refused(template: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer\.json: its post_processor adds .* to a t"
+    ):
+        convert(ready(tmp_path, template), "bart")
+
+
+def test_a_tokenizer_json_gets_the_tokens_that_its_settings_add(tmp_path: Path) -> None:
+    folder = ready(tmp_path)
+    size = convert(folder, "bart").get_vocab_size()
+    checkpoints.write(folder, added_tokens_json={"<term>": size})
+    decoder = {"2": {"content": "</s>"}, str(size + 1): {"content": "<unit>", "special": False}}
+    checkpoints.write(folder, tokenizer_config_json={"added_tokens_decoder": decoder})
+    tokenizer = Tokenizer(convert(folder, "bart"))
+    assert {size, size + 1} < {*tokenizer.encode("a <term><unit>")}
+    checkpoints.write(folder, added_tokens_json={"<term>": size + 2})
+    with pytest.raises(CheckpointError, match=rf"'<unit>' has the id {size + 1}, but would get "):
+        convert(folder, "bart")
+
+
 def test_marian_is_made_of_its_own_files_even_beside_a_tokenizer_json(tmp_path: Path) -> None:
     folder = checkpoints.marian(ready(tmp_path))
     ids = json.loads((folder / "vocab.json").read_text())
