@@ -115,7 +115,8 @@ def test_memory_of_an_import_is_that_of_its_checkpoint(
         peaks = pool.apply(_peaks, (small, tmp_path / "large", tmp_path / "models"))
     shares = {name: (part / size, whole / size) for name, (part, whole) in peaks.items()}
     # A page that two mappings of one file show counts twice in the second number.
-    most = {"fp32": (0.25, 1.3), "int8": (1.1, 1.8)}
+    # Samples see more or less of short peaks, at int8 from 0.9 to 1.4; another copy would add 1.
+    most = {"fp32": (0.25, 1.3), "int8": (1.5, 1.9)}
     assert shares.keys() == most.keys()
     assert all(
         share <= limit
