@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
 from onnxscript import TracedOnnxFunction, ir, opset21
 from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from seqserve_export.program import Choice, Program
 
@@ -27,10 +28,21 @@ _SMALL = 1024
 
 _LINEAR = torch.ops.aten.linear.default
 
+
+def _copied(make: Callable[..., ONNXRegistry], *arguments: Any, **named: Any) -> ONNXRegistry:
+    """Copies a registry, because each export adds its own operators to it."""
+    registry = copy.copy(make(*arguments, **named))
+    registry.functions = {name: [*functions] for name, functions in registry.functions.items()}
+    return registry
+
+
 # Torch's exporter asks for the signatures of its operators again for each graph, and each time
 # their source would be parsed: a quarter of the time of an export.
 if parse := getattr(getattr(TracedOnnxFunction, "function_ir", None), "fget", None):
     TracedOnnxFunction.function_ir = property(cache(parse))
+# It also lists its operators again, which would take half a second for each graph.
+if register := getattr(ONNXRegistry, "from_torchlib", None):
+    ONNXRegistry.from_torchlib = partial(_copied, cache(register))  # type: ignore[method-assign]
 
 
 def trace(program: Program) -> ir.Model:
