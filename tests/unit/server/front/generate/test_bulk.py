@@ -14,7 +14,7 @@ from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.service import Service, details, failure, request, serving, until
 
 from seqserve import AsyncClient, Result, RetryPolicy
-from seqserve.v1 import generation_pb2, generation_pb2_grpc
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Draining, InvalidRequest
 from seqserve_server.front.call.server_call import ServerCall, Unreadable
 from seqserve_server.front.generate.bulk import Bulk
@@ -363,8 +363,11 @@ async def test_drain_finishes_requests_under_way_and_reads_no_more(service: Serv
 
 async def test_drain_does_not_affect_a_call_that_sent_everything(service: Service) -> None:
     service.runtime.may_run.clear()
-    call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(3)])
+    call = await begun(service, *(bulk(number, "abc") for number in range(3)))
+    await call.done_writing()
     await until_busy(service, 3)
+    # The server has read the end of the requests before a later call on the same connection.
+    await service.models.ListModels(model_pb2.ListModelsRequest())
     drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
     await until(lambda: not service.server.is_ready)
     service.runtime.may_run.set()
