@@ -48,9 +48,8 @@ class SelfAttentionCache:
         """Copies rows over other rows, none of them among the sources."""
         # One by one: rows differ in where they begin to differ, and most do so near their end.
         pairs = (sources, targets, begins, ends)
-        layers = self.layers
         for source, target, begin, end in zip(*(each.tolist() for each in pairs), strict=True):
-            layers[:, target, :, begin:end] = layers[:, source, :, begin:end]
+            self.copy(source, target, begin, end)
 
     def clear(self, length: int) -> None:
         """Empties all rows, none of which has read more than ``length`` tokens."""

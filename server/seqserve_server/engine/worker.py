@@ -1,6 +1,7 @@
 """Runs the rows of one cache: drops and admits requests, then steps all rows by one token."""
 
 import time
+from functools import partial
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class Worker:
         self._runtime = runtime
         self._cache = SlotCache(runtime, slots)
         self._warm_up_steps = runtime.warm_up_steps(slots)
+        self._step_rows = partial(runtime.step_rows, slots=slots)
         reader = runtime.draft_reader
         draft_pass = DraftPass(reader, self._cache) if reader else None
         self._search = Search(
@@ -93,9 +95,7 @@ class Worker:
         self._runtime_s = 0.0
         self._drop(time.monotonic())
         self._admit()
-        self._rows.compact(
-            self._move, lambda rows: self._runtime.step_rows(rows, self._cache.slots)
-        )
+        self._rows.compact(self._move, self._step_rows)
         if rows := self._rows.busy:
             self._cache.empty(self._rows.holes)
             self._advance(rows)

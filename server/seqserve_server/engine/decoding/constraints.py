@@ -1,5 +1,6 @@
 """Constraints of a hypothesis: tokens that must not or must come next, and its end."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -50,6 +51,11 @@ class Constraints:
         """Token that ends a hypothesis of the maximum length, if the request wants one."""
         self._detokenize = detokenize
         self._candidates = candidates
+        # The tokens that must not come after others: after each of these, once they are the last.
+        self._suppressed: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
+        for *before, token in options.suppressed:
+            self._suppressed[tuple(before)].add(token)
+        self._lengths_before = {len(before) for before in self._suppressed}
         is_forced = options.stops and options.prefix and not options.prefix_bias_beta
         # Characters of a forced prefix, which no stop sequence cuts.
         self._prefix_characters = len(detokenize(options.prefix)) if is_forced else 0
@@ -62,10 +68,9 @@ class Constraints:
         options = self._options
         suppressed: set[int] = set()
         whole = (BEGIN, *output)
-        for *before, token in options.suppressed:
-            last = whole[max(0, len(whole) - len(before)) :]
-            if [*last] == before or (before == [ANY_TOKEN] and output):
-                suppressed.add(token)
+        befores = [whole[max(0, len(whole) - length) :] for length in self._lengths_before]
+        for before in [*befores, (ANY_TOKEN,)] if output else befores:
+            suppressed |= self._suppressed.get(before, set())
         if options.no_repeat_ngram_size:
             suppressed |= _repeating(output, options.no_repeat_ngram_size)
         is_short = len(output) < options.min_decoding_length

@@ -34,7 +34,7 @@ from seqserve_server.engine.step import DraftReader
 _PRECISION = "fp16"
 _GROUP_TOKENS = 4096
 """Source tokens encoded together: a GPU takes as long for them as for ten."""
-_COMPANY = (16, 16)
+_COMPANY = 16
 """Sources that wait for each other, at most a step for so many running rows: to encode one or
 sixteen takes as long as a step, in which no row advances."""
 
@@ -97,7 +97,9 @@ class DeviceRuntime(Runtime):
     def encoding_limits(self, budget_tokens: int) -> EncodingLimits:
         """Says how many sources are encoded together."""
         budget_tokens = max(budget_tokens, _GROUP_TOKENS)
-        return EncodingLimits(budget_tokens, budget_tokens, *_COMPANY)
+        return EncodingLimits(
+            budget_tokens, budget_tokens, group_sources=_COMPANY, rows_for_a_step=_COMPANY
+        )
 
     def gpu_memory(self) -> tuple[int, int]:
         """Returns the bytes in use, and all bytes, of the memory of its GPU."""

@@ -44,11 +44,10 @@ class FairQueue:
         self._turns = {priority: Turns() for priority in Priority}
         self._normal_in_a_row = 0
         self._parts = {is_bulk: Waiting() for is_bulk in (False, True)}
-        self._length = 0
         self._owners: dict[_Owner, Waiting] = {}
 
     def __len__(self) -> int:
-        return self._length
+        return self._parts[False].requests + self._parts[True].requests
 
     def __iter__(self) -> Iterator[Request]:
         """Yields the waiting requests, the next one first."""
@@ -120,7 +119,6 @@ class FairQueue:
 
     def _count(self, request: Request, sign: int) -> None:
         spec, owner = request.spec, _owner(request.spec)
-        self._length += sign
         if owner not in self._owners:
             self._owners[owner] = Waiting()
         own = self._owners[owner]

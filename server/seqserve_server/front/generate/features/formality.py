@@ -63,7 +63,7 @@ class _Formality(Feature):
             elif word.istitle() and len(ids) == 1:
                 self._beside_others.append((ANY_TOKEN, *ids))
         self._others = re.compile(rf"\b(?:{source['others']})\b")
-        self._is_order = re.compile(re.sub(r"\|\n", "", source["orders"]))
+        self._is_order = re.compile(source["orders"].replace("|\n", ""))
         forms = target["orders"].split() if wish == "more" else []
         # They may be other words elsewhere: "Frage".
         texts = [*forms, *(f"Bitte {each.lower()}" for each in forms)]
