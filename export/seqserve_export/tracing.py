@@ -6,6 +6,7 @@ import copy
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ import torch
 from onnxscript import TracedOnnxFunction, ir, opset21
 from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from seqserve_export.program import Choice, Program
 
@@ -29,7 +29,7 @@ _SMALL = 1024
 _LINEAR = torch.ops.aten.linear.default
 
 
-def _copied(make: Callable[..., ONNXRegistry], *arguments: Any, **named: Any) -> ONNXRegistry:
+def _copied(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Copies a registry, because each export adds its own operators to it."""
     registry = copy.copy(make(*arguments, **named))
     registry.functions = {name: [*functions] for name, functions in registry.functions.items()}
@@ -40,9 +40,13 @@ def _copied(make: Callable[..., ONNXRegistry], *arguments: Any, **named: Any) ->
 # their source would be parsed: a quarter of the time of an export.
 if parse := getattr(getattr(TracedOnnxFunction, "function_ir", None), "fget", None):
     TracedOnnxFunction.function_ir = property(cache(parse))
-# It also lists its operators again, which would take half a second for each graph.
-if register := getattr(ONNXRegistry, "from_torchlib", None):
-    ONNXRegistry.from_torchlib = partial(_copied, cache(register))  # type: ignore[method-assign]
+# It also lists its operators again, which would take half a second for each graph. The class is not
+# public: where it is another one, an export takes longer.
+with suppress(ImportError, AttributeError):
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    make = cache(ONNXRegistry.from_torchlib)
+    ONNXRegistry.from_torchlib = partial(_copied, make)  # type: ignore[method-assign]
 
 
 def trace(program: Program) -> ir.Model:
