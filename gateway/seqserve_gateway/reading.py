@@ -20,6 +20,7 @@ from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, FALLBACKS, format_of, parser_of
 from seqserve.documents.passage import (
+    LOST,
     Link,
     ParseError,
     Passage,
@@ -276,7 +277,7 @@ def _written(passage: Passage, answer: Answer, report: Report, part: str) -> lis
         return ["".join(_written(*each, report, part)[0] for each in both)]
     texts = [each for each in starmap(_translation, answer or ()) if not each.is_lost]
     if answer and not texts:
-        report.leave(passage, "its translation has no letter or digit", part)
+        report.leave(passage, LOST, part)
     written = [passage.before + passage.written(each) for each in texts]
     if not answer or texts:
         best, warnings = (texts[0].text, texts[0].warnings) if texts else (None, ())

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
-from seqserve.documents.passage import Passage, Translation, translation_of
+from seqserve.documents.passage import LOST, Passage, Translation, translation_of
 from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
@@ -259,7 +259,7 @@ class DocumentWriter(Writer):
 
     def _add(self, passage: Passage, translation: Translation) -> None:
         if translation.is_lost:
-            self._fail(passage, "its translation has no letter or digit")
+            self._fail(passage, LOST)
             return
         text = passage.written(translation)
         try:

@@ -74,6 +74,10 @@ class Translation(NamedTuple):
         return not any(map(str.isalnum, self.text))
 
 
+LOST = "its translation has no letter or digit"
+"""Why a passage stays as it is where its translation is lost."""
+
+
 def _text(translation: Translation) -> str:
     return translation.text
 
