@@ -8,7 +8,7 @@ from enum import Enum
 
 MAX_TOP_K = 64
 """Top-k tokens that a step returns for each row, at most."""
-MAX_SUPPRESSED = 256
+MAX_SUPPRESSED = 512
 """Suppressed tokens and sequences of one request, besides the unknown token."""
 MAX_END_TOKENS = 64
 """Token ids of one request that end a hypothesis."""

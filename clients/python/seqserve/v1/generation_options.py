@@ -108,10 +108,10 @@ class GenerationOptions(TypedDict, total=False):
     """Replace each unknown token by the source token that it attends to most."""
 
     suppress_tokens: Sequence[str] | None
-    """Tokens that are never generated. At most 256."""
+    """Tokens that are never generated. At most 512."""
 
     suppress_sequences: Sequence[Sequence[str]] | None
-    """Sequences of tokens that are never generated. At most 256."""
+    """Sequences of tokens that are never generated. At most 512."""
 
     end_tokens: Sequence[str] | None
     """Tokens that end a hypothesis, in place of the end token of the model. At most 64."""

@@ -336,11 +336,11 @@ def test_the_error_quotes_only_the_start_of_a_long_token() -> None:
         ("stop_sequences", {"stop_sequences": ["b"], "target_prefix": "ab"}),
         ("end_tokens", {"end_tokens": ["a"] * 2000, "min_decoding_length": 1}),
         ("stop_sequences", {"stop_sequences": ["a"] * 17}),
-        ("suppress_tokens", {"suppress_tokens": ["a"] * 257}),
-        ("suppress_sequences", {"suppress_sequences": [Tokens(tokens=["a", "b"])] * 257}),
+        ("suppress_tokens", {"suppress_tokens": ["a"] * 513}),
+        ("suppress_sequences", {"suppress_sequences": [Tokens(tokens=["a", "b"])] * 513}),
         (
             "suppress_sequences",
-            {"suppress_tokens": ["a"] * 200, "suppress_sequences": [Tokens(tokens=["b"])] * 57},
+            {"suppress_tokens": ["a"] * 400, "suppress_sequences": [Tokens(tokens=["b"])] * 113},
         ),
     ],
 )
@@ -351,8 +351,8 @@ def test_contradictions_and_excess_are_refused(field: str, options: dict[str, An
 def test_lists_of_the_maximum_size_are_accepted() -> None:
     stops = ["ä" * 256, *("a" * n for n in range(1, 16))]
     assert convert(stop_sequences=stops).stops == tuple(stops)
-    many = convert(suppress_tokens=["a"] * 200, suppress_sequences=[Tokens(tokens=["b", "b"])] * 56)
-    assert len(many.suppressed) == 256
+    many = convert(suppress_tokens=["a"] * 400, suppress_sequences=[Tokens(tokens=["b", "b"])] * 112)
+    assert len(many.suppressed) == 512
     assert convert(target_prefix="ab", max_decoding_length=3).prefix == ids("ab")
     assert len(convert(vocabulary_allow=["a"] * 4096).vocabulary) == 2
 

@@ -59,7 +59,8 @@ def test_a_token_that_may_mean_others_stays_at_the_beginning(
 
 @pytest.mark.parametrize("text", ["Give me that.", "Please, don't open it.", "Be good!"])
 def test_familiar_orders_are_suppressed_at_the_beginning(text: str) -> None:
-    orders = {(BEGIN, *ids(each)) for each in ("Gib", "Öffne", "Bitte gib")}
+    last = _table()["targets"]["de"]["orders"].split()[-1].lower()
+    orders = {(BEGIN, *ids(each)) for each in ("Gib", "Öffne", "Bitte gib", f"Bitte {last}")}
     assert orders <= {*read("more", text).suppressed}
     for wish, other in (("less", text), ("more", "You give me that."), ("more", "Giver")):
         assert orders.isdisjoint(read(wish, other).suppressed)
