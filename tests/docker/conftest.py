@@ -25,7 +25,7 @@ from seqserve import __version__
 ROOT = Path(__file__).parents[2]
 # Kept between runs because layers cost minutes; `make clean` removes it.
 DATA_ROOT = ROOT / "build" / "docker"
-BASE_IMAGE = "python:3.11-slim-bookworm"
+BASE_IMAGE = "python:3.13-slim-trixie"
 SERVER_IMAGE = "seqserve:test"
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 _PROMETHEUS_DOCKERFILE = f"""\
@@ -248,7 +248,7 @@ def _make_base(docker: Docker, image: str, folder: Path) -> None:
         "--variant=minbase",
         "--include=ca-certificates,python3-venv",
         f"--customize-hook=upload {bundle} {_CERTIFICATES}",
-        "bookworm",
+        "trixie",
         str(archive),
     ]
     _run(command, os.environ, 300)
