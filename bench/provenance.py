@@ -17,6 +17,7 @@ from seqserve_model.checkpoint import current_commit
 
 _INSTRUCTIONS = ("avx2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
 _SHOWN = {
+    "python": "Python",
     "onnxruntime": "onnxruntime",
     "onnxruntime-gpu": "onnxruntime-gpu",
     "ctranslate2": "CTranslate2",
@@ -88,7 +89,7 @@ class Provenance:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"seqserve": __version__}
+    versions = {"seqserve": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
