@@ -4,7 +4,7 @@ import asyncio
 
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.glossaries import GlossaryFolder

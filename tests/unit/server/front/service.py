@@ -27,7 +27,7 @@ from tests.unit.server.front.engine_client.thread_host import ThreadHost
 from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.limits import CacheScope, EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.engine.engine import Engine

@@ -6,7 +6,7 @@ from tests.unit.server.front.echo import echo_model, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import Draining, InvalidRequest, ModelUnavailable
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall

@@ -6,7 +6,7 @@ from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
 from tests.unit.server.front.generate.features.asking import asked, part
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import Sampling
 from seqserve_server.front.generate.alignment import Link, message_of
