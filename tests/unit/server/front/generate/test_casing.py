@@ -1,10 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.front.generate.features.asking import asked, part
+from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.generate.features.casing import (
+from seqserve_server.front.generate.casing import (
     casing,
     is_all_caps,
     is_title_case,
