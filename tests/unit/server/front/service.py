@@ -34,7 +34,6 @@ from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -44,6 +43,7 @@ from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing

@@ -11,9 +11,9 @@ from seqserve_server.contract.errors import Draining, InvalidRequest, ModelUnava
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.route import find_model, priority_of
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.repository import Repository
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 Options = generation_pb2.GenerationOptions
 
