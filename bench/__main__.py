@@ -101,7 +101,6 @@ _PARTS = {
         "gateway",
         is_apart=True,
     ),
-    "load": _Part("the cost of `seqserve load` itself", "generator", is_apart=True),
     "scaling": _Part(
         "one core and more, in one engine process or in several, alone and in a server",
         "scaling",

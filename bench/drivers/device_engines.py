@@ -15,14 +15,13 @@ from typing import Any, Protocol
 from bench.drivers import Rows, gc_freeze
 from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.limits import Provider
+from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.local_engine import deliver, generate
 from seqserve_server.engine.observer import Observer
-from seqserve_server.front.config import ServeOptions
 from seqserve_server.text.tokenizer import Tokenizer
 
 _WARM_S = 0.3
@@ -111,55 +110,40 @@ def _forced(length: int, beam_size: int) -> DecodingOptions:
 
 
 class _Seqserve:
-    """Our engine with the limits of a server; another one for each number of rows."""
+    """Our engine; another one for each number of rows."""
 
     def __init__(
         self, folder: Path, device: str, options: DecodingOptions, observer: Observer
     ) -> None:
-        self._provider, self._options = Provider(device), options
-        self._manifest = Manifest.load(folder)
+        self._options, self._manifest = options, Manifest.load(folder)
         self._tokenizer = Tokenizer.of_artifact(folder, self._manifest)
-        self._runtime = open_runtime(folder, self._manifest, self._provider, threads=1)
-        self._observer, self._rows, self._is_running = observer, 0, False
+        self._runtime = open_runtime(folder, self._manifest, Provider(device), threads=1)
+        self._observer, self._rows = observer, 0
+        self._engine: Engine | None = None
 
     def decode(self, sources: Rows, rows: int) -> Rows:
-        if rows != self._rows:
-            self._start(rows)
+        if self._engine is None or rows != self._rows:
+            self._rows, self._engine = rows, self._started(rows)
         specs = [GenerateSpec(source=source, options=self._options) for source in sources]
         return [answer.best.token_ids for answer in generate(self._engine, specs)]
 
-    def _start(self, rows: int) -> None:
-        self.close()
-        self._rows = rows
-        options = ServeOptions(
-            provider=self._provider,
+    def _started(self, rows: int) -> Engine:
+        if self._engine:
+            self._engine.stop()
+            self._engine = None
+            # Its objects are large, and frozen.
+            gc_freeze()
+        limits = EngineLimits(
             workers=1,
             slots=rows * self._options.beam_size,
             max_queue=1_000_000,
-            max_queue_tokens=100_000_000,
-            max_queue_s=3600.0,
-            caller_share=1.0,
             # The others encode a whole batch at once.
             max_source_tokens_per_step=rows * self._manifest.limits.max_source_length,
         )
-        self._engine = Engine(
-            self._runtime,
-            options.engine_limits(),
-            deliver,
-            self._observer,
-            self._tokenizer.decode,
-        )
-        self._engine.warm_up()
-        self._engine.start()
-        self._is_running = True
-
-    def close(self) -> None:
-        if self._is_running:
-            self._engine.stop()
-            del self._engine
-            self._is_running = False
-            # Its objects are large, and frozen.
-            gc_freeze()
+        engine = Engine(self._runtime, limits, deliver, self._observer, self._tokenizer.decode)
+        engine.warm_up()
+        engine.start()
+        return engine
 
 
 class _Batches:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,13 +12,11 @@ from bench.drivers.subprocess_driver import RemoteObject
 from bench.requests import MAX_DECODING_LENGTH
 from seqserve.processes import available_cores
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.events import Failed, Finished
+from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.engine.engine import Engine
-from seqserve_server.engine.local_engine import LocalEngine
+from seqserve_server.engine.local_engine import LocalEngine, PendingAnswer, running
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.text.tokenizer import Tokenizer
@@ -73,7 +72,7 @@ class LoopRun:
 
 
 class EngineProcess(RemoteObject):
-    """A :class:`ClosedLoop` in a separate process."""
+    """A :class:`ServingEngine` in a separate process."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class EngineProcess(RemoteObject):
         in_flight: int,
         workers: int | None = None,
     ) -> None:
-        super().__init__("engine", ClosedLoop, artifact, list(sources), in_flight, workers)
+        super().__init__("engine", ServingEngine, artifact, list(sources), in_flight, workers)
         self.wait(_PATIENCE_S)
 
     def decode(self) -> LoopRun:
@@ -91,39 +90,43 @@ class EngineProcess(RemoteObject):
         return run
 
 
-class ClosedLoop(Observer):
-    """The engine with the limits of a server: no gRPC, no text; a request for each that ends."""
+class ServingEngine(Observer):
+    """The engine of a server: no gRPC, no text; another source begins for each that ends."""
 
     def __init__(
         self, artifact: Path, sources: list[list[int]], in_flight: int, workers: int | None
     ) -> None:
         """Starts the engine; as many workers as a server has if None."""
-        self._sources, self._in_flight = sources, in_flight
-        self._lock, self._done = threading.Lock(), threading.Event()
-        self._error: Exception | None = None
-        self.step_s = self.outside_s = 0.0
-        options = ServeOptions(max_queue_s=60.0, caller_share=1.0, workers=workers)
-        runtime = Runtime(artifact, Manifest.load(artifact), options.provider, options.threads)
-        detokenize = Tokenizer.load(artifact / "tokenizer.json").decode
-        self._engine = Engine(runtime, options.engine_limits(), self._receive, self, detokenize)
-        self._engine.warm_up()
-        self._engine.start()
+        self._lock = threading.Lock()
+        # As the callers of the server.
+        decoding = DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH, return_scores=False)
+        self._specs = [GenerateSpec(source=source, options=decoding) for source in sources]
+        options = ServeOptions(workers=workers)
+        limits = EngineLimits(
+            workers=options.worker_count(),
+            slots=min(in_flight, options.slot_count()),
+            max_queue=len(sources),
+            max_source_tokens_per_step=options.max_source_tokens_per_step,
+        )
+        manifest = Manifest.load(artifact)
+        runtime = Runtime(artifact, manifest, options.provider, options.threads)
+        tokenizer = Tokenizer.of_artifact(artifact, manifest)
+        self._stack = ExitStack()
+        self._engine = self._stack.enter_context(running(runtime, tokenizer, limits, observer=self))
         gc_freeze()
 
     def run(self) -> LoopRun:
-        """Decodes all sources once."""
-        self._waiting, self._left, self._tokens = iter(self._sources), len(self._sources), 0
+        """Decodes all sources once, in their order."""
         self.step_s = self.outside_s = 0.0
-        self._done.clear()
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        for _ in range(self._in_flight):
-            self._submit_next()
-        self._done.wait()
-        if self._error:
-            raise self._error
+        pending = [PendingAnswer(spec) for spec in self._specs]
+        for request in pending:
+            self._engine.submit(request)
+        # From the last on, or this thread would wake for each and take time from the workers.
+        tokens = sum(len(request.wait().best.token_ids) for request in reversed(pending))
         return LoopRun(
-            sources=len(self._sources),
-            tokens=self._tokens,
+            sources=len(pending),
+            tokens=tokens,
             wall_s=time.perf_counter() - wall_s,
             cpu_s=time.process_time() - cpu_s,
             step_s=self.step_s,
@@ -131,28 +134,7 @@ class ClosedLoop(Observer):
         )
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
-        """Adds up the time of steps."""
+        """Adds up the time of steps, of several workers."""
         with self._lock:
             self.step_s += duration_s
             self.outside_s += outside_s
-
-    def _submit_next(self) -> None:
-        with self._lock:
-            source = next(self._waiting, None)
-        if source is not None:
-            # As the callers of the server.
-            options = DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH, return_scores=False)
-            self._engine.submit(Request(GenerateSpec(source=source, options=options)))
-
-    def _receive(self, events: Events) -> None:
-        for _, event in events:
-            if isinstance(event, Failed):
-                self._error = event.error
-                self._done.set()
-            elif isinstance(event, Finished):
-                with self._lock:
-                    self._tokens += len(event.best.token_ids)
-                    self._left -= 1
-                if not self._left:
-                    self._done.set()
-                self._submit_next()

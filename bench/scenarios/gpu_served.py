@@ -1,22 +1,25 @@
 """A GPU as callers see it: our server, from its first request on, with sources that never repeat.
 
-The load comes from `seqserve load`, a closed loop, in separate processes. The report also has the
-speed of the engine alone with as many rows.
+The load is a closed loop in separate processes. The report also has the speed of the engine alone
+with as many rows.
 """
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.drivers.server_process import Server, ServerProcess
 from bench.models import amend, random_sources
 from bench.served import connections_for
+from seqserve.errors import SeqserveError
+from seqserve.load.grpc_callers import GrpcCaller
+from seqserve.load.load import Load, send
+from seqserve.load.result import result_of
 from seqserve.processes import available_cores
+from seqserve.requests import generate_request
 from seqserve_model.config import TransformerConfig
 from seqserve_server.artifact.manifest import WEIGHTS, Manifest
 from seqserve_server.front.config import ServeOptions
@@ -38,21 +41,18 @@ def served(
         Answered requests and tokens a second, milliseconds of a request, and seconds until the
         server was ready.
     """
+    rows = random_sources(_SOURCES, seed=11, config=config)
+    texts = [" ".join(f"t{token}" for token in row[:-1]) for row in rows]
     with tempfile.TemporaryDirectory(dir=artifact.parent) as place:
-        folder = Path(place)
-        texts = folder / "sources.txt"
-        rows = random_sources(_SOURCES, seed=11, config=config)
-        lines = (" ".join(f"t{token}" for token in row[:-1]) for row in rows)
-        texts.write_text("\n".join(lines), encoding="utf-8")
-        server = _server(artifact, folder / "models", callers, length, device)
+        server = _server(artifact, Path(place, "models"), callers, length, device)
         try:
-            with ServerProcess(server, folder / "log") as process:
+            with ServerProcess(server, Path(place, "log")) as process:
                 result = _load(process.address, texts, callers)
                 ready_s = process.ready_after_s
                 front_cores = sum(process.front_cpu_s()) / result["duration"]
                 first_token_s = _mean(process, "time_to_first_token_seconds")
                 step_s = _mean(process, "step_duration_seconds")
-        except (SystemExit, subprocess.CalledProcessError) as error:
+        except (SystemExit, SeqserveError) as error:
             raise RuntimeError(str(error)) from error
     return {
         "ready_s": ready_s,
@@ -60,7 +60,7 @@ def served(
         "tokens_per_s": length * result["request_throughput"],
         "p50_ms": result["median_e2el_ms"],
         "p99_ms": result["p99_e2el_ms"],
-        "failed": result["failed"] + result["refused"],
+        "failed": result["failed"],
         "front_cores": front_cores,
         "first_token_ms": 1e3 * first_token_s,
         "step_us": 1e6 * step_s,
@@ -86,13 +86,10 @@ def _server(artifact: Path, repository: Path, callers: int, length: int, device:
     return Server("seqserve", "seqserve", arguments)
 
 
-def _load(address: str, texts: Path, callers: int) -> dict[str, Any]:
+def _load(address: str, texts: Sequence[str], callers: int) -> dict[str, Any]:
     processes = min(-(-callers // _CALLERS_A_PROCESS), max(1, available_cores() - _LEFT_CORES))
     connections = connections_for(ServeOptions().front_count(), processes)
-    options = ["--target", address, "--dataset-path", str(texts), "--num-warmups", "0"]
-    options += ["--max-concurrency", str(callers), "--processes", str(processes)]
-    options += ["--connections", str(connections), "--duration", str(_SECONDS), "--json"]
-    command = [sys.executable, "-m", "seqserve", "load", *options]
-    answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    result: dict[str, Any] = json.loads(answer.stdout)
-    return result
+    caller = GrpcCaller(address, generate_request(""), streamed=False, connections=connections)
+    load = Load(sources=texts, seconds=_SECONDS, in_flight=callers)
+    sent = send(load, caller, processes, lambda _: None)
+    return result_of(sent, {}, seconds=_SECONDS, streamed=False, goodput={})

@@ -22,8 +22,7 @@ from seqserve_server.artifact.manifest import (
     Requirements,
     SpecialTokens,
 )
-from seqserve_server.artifact.records import Provenance, Quantization
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Provenance, Quantization, Template
 from seqserve_server.text.tokenizer import Tokenizer
 
 MIN_ONNXRUNTIME = "1.25"

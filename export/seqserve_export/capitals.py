@@ -10,7 +10,7 @@ from sacrebleu.metrics import CHRF
 
 from seqserve.language_codes import folded
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.offline.offline import Offline
 
 OPTION = "lower_capitals"

@@ -28,16 +28,8 @@ _HEADROOM = 16.0
 so that scaling rounds nothing."""
 
 
-class HalfProjection(nn.Linear):
-    """A projection in fp16 whose outputs are fp32."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps fp16 ``[.., W]`` to fp32 ``[.., V]``."""
-        return super().forward(x).float()
-
-
 class WideProjection(nn.Linear):
-    """A projection in fp16 whose outputs are fp32 and may exceed the numbers of fp16."""
+    """A projection in fp16 whose outputs are fp32, and may exceed the numbers of fp16."""
 
     def __init__(self, projection: nn.Linear, headroom: float = 1.0) -> None:
         """Takes over a projection.
@@ -97,10 +89,9 @@ def halve(model: Transformer) -> Transformer:
     halves = {id(weight): _half(weight) for weight in model.parameters()}
     halved = copy.deepcopy(model, halves).half()
     projection = halved.output_projection
-    sizes = projection.in_features, projection.out_features
-    half = HalfProjection(*sizes, bias=False, device="meta")
-    half.weight = projection.weight
-    halved.output_projection = half
+    halved.output_projection = WideProjection(projection)
+    # It may be the table of embeddings too.
+    halved.output_projection.weight = projection.weight
     # It may suppress tokens with numbers that fp16 lacks.
     halved.logits_bias = model.logits_bias
     if _outgrows_halves(model.config):

@@ -20,8 +20,7 @@ from seqserve_model.cpu import trim_memory
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.files import atomic_folder
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.artifact.records import Quantization
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Quantization, Template
 from seqserve_server.offline.offline import Offline
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -36,8 +36,7 @@ from seqserve_model.config import TransformerConfig
 from seqserve_model.cpu import trim_memory
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.records import Provenance
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Provenance, Template
 from seqserve_server.contract.errors import truncated_list
 from seqserve_server.text.tokenizer import Tokenizer
 

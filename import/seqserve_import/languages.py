@@ -15,7 +15,7 @@ from seqserve_import.files import read_optional_object
 from seqserve_import.generation import forced_first_token
 from seqserve_import.marian.checkpoint import MarianCheckpoint
 from seqserve_import.tokenizers.languages import TAG, language_of
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 Tokens = Collection[str]
 Targets = Mapping[int, str]

@@ -9,7 +9,7 @@ from tests.examples import examples
 
 from seqserve.language_codes import folded
 from seqserve_server.artifact.pairs import Legs, Pairs, Translator
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest
 
 CODES = ["en", "eng_Latn", "de", "deu_Latn", "de-AT", "ko", "zh", "zho_Hans", "zho_Hant", "fr"]

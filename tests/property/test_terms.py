@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.front.echo import echo_model
-from tests.unit.server.front.generate.features.asking import asked, part
+from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.generate.features.terms import terms, tokenized_terms
+from seqserve_server.front.generate.terms import terms, tokenized_terms
 from seqserve_server.text.glossary import Glossary, Label, Term
 
 MODEL = echo_model(max_rows=32)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("clients/python", "server/seqserve_server", "proto")
 GENERATED = ("clients/python/seqserve/v1", "clients/python/seqserve/open_inference")
 # Has a field of the same name in manifests.
-OF_MANIFESTS = ("server/seqserve_server/artifact/template.py",)
+OF_MANIFESTS = ("server/seqserve_server/artifact/records.py",)
 # Choose what an answer holds, so the code that builds and prints answers names them.
 OF_ANSWERS = {
     "num_hypotheses",

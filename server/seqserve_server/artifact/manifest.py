@@ -21,11 +21,11 @@ from seqserve_server.artifact.records import (
     Quantization,
     SelfTest,
     ShortlistRecord,
+    Template,
     Verification,
     build,
     parsed,
 )
-from seqserve_server.artifact.template import Template
 from seqserve_server.contract.errors import ArtifactError
 
 FORMAT = 3

@@ -9,7 +9,7 @@ from itertools import islice, product
 from typing import NamedTuple, TypeAlias
 
 from seqserve.language_codes import Language, folded
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import MAX_LISTED, InvalidRequest, truncated_list
 
 _MAX_KNOWN = 4096

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from seqserve_server.contract.limits import MAX_TOP_K
+
+TokenIds: TypeAlias = tuple[int, ...]
 
 
 class SegmentationMode(Enum):
@@ -65,18 +67,18 @@ class DecodingOptions:
     sampling: Sampling | None = None
     repetition_penalty: float = 1.0
     no_repeat_ngram_size: int = 0
-    suppressed: tuple[tuple[int, ...], ...] = ()
+    suppressed: tuple[TokenIds, ...] = ()
     """Sequences of token ids that are never generated."""
-    end_ids: tuple[int, ...] = ()
+    end_ids: TokenIds = ()
     """Token ids that end a hypothesis; the end token of the model if empty."""
     stops: tuple[str, ...] = ()
     """Texts that end a hypothesis."""
-    prefix: tuple[int, ...] = ()
+    prefix: TokenIds = ()
     """Token ids that every hypothesis begins with."""
     prefix_bias_beta: float = 0.0
-    terms: tuple[tuple[int, ...], ...] = ()
+    terms: tuple[TokenIds, ...] = ()
     """Token ids of each target that every hypothesis of a beam should contain."""
-    vocabulary: tuple[int, ...] = ()
+    vocabulary: TokenIds = ()
     """The only token ids that are generated, ascending and with the end tokens; all if empty."""
     shortlist: bool = True
     """Whether to choose from the shortlist of the model, where it has one and no ``vocabulary``."""
@@ -201,7 +203,7 @@ def _shared_options(changed: tuple[tuple[str, Any], ...]) -> DecodingOptions:
     return DecodingOptions(**dict(changed))
 
 
-Term = tuple[int, ...]
+Term: TypeAlias = TokenIds
 
 
 def missing_terms(terms: Sequence[Term], token_ids: Sequence[int]) -> list[int]:

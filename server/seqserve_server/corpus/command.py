@@ -179,7 +179,7 @@ class CorpusOptions(DecodingOptions):
 
     def opened(self) -> CorpusFile:
         """Opens the corpus."""
-        from seqserve_server.corpus.lines import JsonLinesFile, TextFile
+        from seqserve_server.corpus.corpus_file import JsonLinesFile, TextFile
 
         if not self.corpus.is_file():
             fault = "is not a regular file" if self.corpus.exists() else "there is no such file"

@@ -9,8 +9,7 @@ from pyarrow import parquet
 
 from seqserve.errors import OptionError
 from seqserve.files import written_whole
-from seqserve_server.corpus.corpus_file import Answer, Place
-from seqserve_server.corpus.lines import score_field
+from seqserve_server.corpus.corpus_file import Answer, Place, score_field
 
 _ROWS = 4096
 

@@ -20,8 +20,7 @@ from seqserve.options import option, parse
 from seqserve.output import aligned
 from seqserve_server.artifact.manifest import FILE, MAX_BYTES, NAME, Manifest
 from seqserve_server.artifact.pairs import Pairs, Translator
-from seqserve_server.artifact.records import build, parsed
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template, build, parsed
 from seqserve_server.contract.errors import ArtifactError, InvalidRequest, truncated_list
 from seqserve_server.fetch.source import (
     SHA256,

@@ -30,10 +30,10 @@ from seqserve_server.front.generate.answer import answer
 from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.loaded_model import LoadedModel, read_tokenizer
 from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.offline.loop_engine import LoopEngine
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 Outcome: TypeAlias = GenerateResponse | CallError
 """The response to a text, or its own error."""

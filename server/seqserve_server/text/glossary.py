@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.language_codes import Language, folded
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest, truncated_list
 
 Term = generation_pb2.Term

@@ -2,7 +2,7 @@ import pytest
 
 from seqserve.errors import OptionError
 from seqserve_export.artifact import declared
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 OPUS = Template(source_prefix=["{target}"], target_languages={"fra": "F", "por": "P"})
 

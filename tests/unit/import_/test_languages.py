@@ -11,7 +11,7 @@ from seqserve_import.files import CheckpointError
 from seqserve_import.languages import pair_of, template_of
 from seqserve_import.marian.checkpoint import MarianCheckpoint
 from seqserve_import.marian.folder import MarianFolder
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
 def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int = 0) -> float:
     """Estimates the quality of an answer, as chrF / 100, from figures of its decoding.
 
-    A logistic function, fitted by ``python -m bench.confidence`` to the chrF of the shipped model's
+    A logistic function, fitted by ``recipes/confidence.py`` to the chrF of the shipped model's
     translations: of sentences that it has not seen, of several in one text, and of a language that
     it does not read. Other models keep the order of their answers, but may be surer, or less sure,
     than they are right. Arguments are as in :func:`features`.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 from seqserve.language_codes import AUTO
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.pairs import Legs
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import Draining, InvalidRequest
 from seqserve_server.contract.limits import DETECTED_CHARACTERS
 from seqserve_server.contract.request import Priority

@@ -8,7 +8,7 @@ from typing import Any
 
 from seqserve_server.artifact.files import check_file
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.bounds import check_recommended
 from seqserve_server.contract.errors import ArtifactError, InvalidRequest
 from seqserve_server.contract.limits import Provider

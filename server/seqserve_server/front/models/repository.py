@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact.pairs import Pairs, Translator
-from seqserve_server.artifact.template import Template, shared_languages
+from seqserve_server.artifact.records import Template, shared_languages
 from seqserve_server.contract import errors
 from seqserve_server.contract.errors import truncated_list
 from seqserve_server.front.models.lifecycle import Entry, ModelState

@@ -4,15 +4,15 @@ import asyncio
 
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.fronts.shared_versions import Versions
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.overload.memory import AnswerSize
 from seqserve_server.front.security.tokens import CALLER
 from seqserve_server.front.security.usage import Usage
 from seqserve_server.text.glossary import Glossary
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 _ON_CALL = "its first call loads it"
 

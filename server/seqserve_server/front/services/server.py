@@ -32,13 +32,13 @@ from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.detection import LanguageDetector
 from seqserve_server.front.generate.route import Directory
 from seqserve_server.front.generate.service import GenerationServicer
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission
 from seqserve_server.front.security.protection import Certificates, Security, security_of
 from seqserve_server.front.services.models import ModelServicer
 from seqserve_server.front.services.open_inference.inference import InferenceServicer
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing

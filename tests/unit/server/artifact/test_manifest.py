@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from seqserve_server.artifact.manifest import FILE, REQUIRED_FILES, Manifest
-from seqserve_server.artifact.records import SelfTest, Verification
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import SelfTest, Template, Verification
 from seqserve_server.contract.errors import ArtifactError
 
 Values = dict[str, Any]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seqserve_server.artifact.pairs import Pairs, Translator
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest
 
 

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve_server.corpus.corpus_file import NOTHING, Answer, failed
-from seqserve_server.corpus.lines import JsonLinesFile, TextFile
+from seqserve_server.corpus.corpus_file import NOTHING, Answer, JsonLinesFile, TextFile, failed
 
 
 @pytest.fixture

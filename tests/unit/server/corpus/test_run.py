@@ -8,7 +8,7 @@ from tests.unit.server.corpus.upper_pool import Broken, UpperPool
 from seqserve.command.journal import JournalFile
 from seqserve.command.progress import Progress
 from seqserve.errors import OptionError
-from seqserve_server.corpus.lines import TextFile
+from seqserve_server.corpus.corpus_file import TextFile
 from seqserve_server.corpus.run import CorpusRun
 
 LINES = [f"line {number}" for number in range(500)]

@@ -27,14 +27,13 @@ from tests.unit.server.front.engine_client.thread_host import ThreadHost
 from seqserve.open_inference import open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.limits import CacheScope, EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.engine import RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -44,6 +43,7 @@ from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing

@@ -8,7 +8,7 @@ from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.languages import Affixes, affixes_of

@@ -6,14 +6,14 @@ from tests.unit.server.front.echo import echo_model, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import Draining, InvalidRequest, ModelUnavailable
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.route import find_model, priority_of
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.repository import Repository
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 Options = generation_pb2.GenerationOptions
 

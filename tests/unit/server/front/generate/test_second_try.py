@@ -7,7 +7,7 @@ import pytest
 from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import QueueFull, ServiceError
 from seqserve_server.contract.events import Failed, Finished, Hypothesis, StopReason, Timeline
 from seqserve_server.contract.request import Priority

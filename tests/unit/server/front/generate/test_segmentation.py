@@ -5,7 +5,7 @@ import pytest
 from tests.unit.server.front.echo import echo_model, manifest
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.text.splitting import Segmentation

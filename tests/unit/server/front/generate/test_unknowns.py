@@ -6,7 +6,7 @@ from tests.unit.server.front.echo import echo_model, manifest
 from tests.unit.server.front.generate.test_response import TOKENIZER, UNK, ids, packed
 from tests.unit.server.front.generate.written import written
 
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 
 LANGUAGES: Any = {"source_languages": {"en": "e"}, "target_languages": {"de": "d"}}

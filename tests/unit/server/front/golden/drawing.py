@@ -14,7 +14,7 @@ from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2 as pb
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 SERVERS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -34,7 +34,6 @@ from seqserve_server.artifact.manifest import SCORER, Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
@@ -42,6 +41,7 @@ from seqserve_server.front.overload.memory import FairMemory
 from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 FILE = Path(__file__).with_name("answers.jsonl.gz")
 _ID = "golden"

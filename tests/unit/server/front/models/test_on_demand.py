@@ -31,7 +31,6 @@ from seqserve_server.contract.errors import (
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.front.models import on_demand
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -39,6 +38,7 @@ from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 AVAILABLE, READY, FAILED = ModelState.AVAILABLE, ModelState.READY, ModelState.FAILED
 LOADING = ModelState.LOADING

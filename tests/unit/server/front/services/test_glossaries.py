@@ -7,7 +7,7 @@ from tests.unit.server.front.service import Service, request, serving
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 LANGUAGES = Template(source_languages={"en": ""}, target_languages={"de": ""})
 # The model answers with the source, so that it has the targets of these.

@@ -5,7 +5,7 @@ import pytest_asyncio
 from tests.unit.server.front.service import Service, failure, request, serving
 
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 pb = generation_pb2
 

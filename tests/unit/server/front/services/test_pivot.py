@@ -17,7 +17,7 @@ from tests.unit.server.front.service import (
 )
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 pb = generation_pb2
 

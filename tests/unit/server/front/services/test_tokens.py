@@ -8,7 +8,7 @@ from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, byte_tokenizer
 from tests.unit.server.front.service import Service, details, failure, request, serving
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 TEXT = "Grüße 🙂"
 

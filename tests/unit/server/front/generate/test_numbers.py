@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
-from tests.unit.server.front.generate.features.asking import asked, part
+from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import Sampling
 from seqserve_server.front.generate.alignment import Link, message_of
-from seqserve_server.front.generate.features.numbers import MOST_LISTED, numbers
+from seqserve_server.front.generate.numbers import MOST_LISTED, numbers
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import Feature, Part
 from seqserve_server.front.generate.source import SourceReader

@@ -9,8 +9,8 @@ from itertools import islice
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.front.generate.alignment import links_of
-from seqserve_server.front.generate.features.terms import fault_of_tokens
 from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
+from seqserve_server.front.generate.terms import fault_of_tokens
 from seqserve_server.text.quantities.comparison import Difference, differences
 from seqserve_server.text.quantities.writing import written
 from seqserve_server.text.splitting import Span

@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
-from tests.unit.server.front.generate.features.asking import DECODING, asked, part
+from tests.unit.server.front.generate.asking import DECODING, asked, part
 
 from seqserve_gateway.deepl import _FORMAL
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED
 from seqserve_server.contract.options import ANY_TOKEN, BEGIN, DecodingOptions, Sampling
-from seqserve_server.front.generate.features.formality import _table, formality
+from seqserve_server.front.generate.formality import _table, formality
 
 TOKENIZER = byte_tokenizer()
 PAIR = Template(source_languages={"en": ""}, target_languages={"de": "", "fr": ""})

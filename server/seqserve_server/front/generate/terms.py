@@ -7,14 +7,12 @@ from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.contract.options import DecodingOptions, missing_terms
+from seqserve_server.contract.options import DecodingOptions, TokenIds, missing_terms
 from seqserve_server.front.generate.records import STRING_BYTES, Asked, Feature, Part
 from seqserve_server.text.glossary import fault_of
 from seqserve_server.text.tokenizer import Tokenizer
 
 Term = generation_pb2.Term
-TokenIds = tuple[int, ...]
-
 _MAX_TERMS = DECLARATIONS["terms"].max_items
 _BEAM_SIZE = 5
 """Beams of a greedy request where a term applies: fewer put terms where they do not belong."""

@@ -1,13 +1,9 @@
 """Drafts: what a target may be, so that the engine need not write it token by token."""
 
-from typing import TypeAlias
-
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.options import DecodingOptions, TokenIds
 from seqserve_server.front.generate.records import Asked, Feature, Part
 from seqserve_server.text.tokenizer import Tokenizer
-
-TokenIds: TypeAlias = tuple[int, ...]
 
 _MAX_CHARACTERS = 16_384
 

@@ -1,10 +1,10 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.server.front.generate.features.asking import asked, part
+from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.generate.features.protected import protected
+from seqserve_server.front.generate.protected import protected
 from seqserve_server.front.generate.records import without
 from seqserve_server.text.splitting import Span
 

@@ -1,11 +1,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.front.generate.features.asking import asked, part
+from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.generate.features.casing import casing, uppercase
-from seqserve_server.text.letter_case import is_all_caps, is_title_case, usual_letters
+from seqserve_server.front.generate.casing import (
+    casing,
+    is_all_caps,
+    is_title_case,
+    uppercase,
+    usual_letters,
+)
 from seqserve_server.text.protected import protected_spans
 from seqserve_server.text.splitting import Span
 

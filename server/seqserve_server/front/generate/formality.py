@@ -5,15 +5,13 @@ import tomllib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import seqserve_server.text
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED
-from seqserve_server.contract.options import ANY_TOKEN, BEGIN
+from seqserve_server.contract.options import ANY_TOKEN, BEGIN, TokenIds
 from seqserve_server.front.generate.records import Asked, Feature, Part
-
-TokenIds: TypeAlias = tuple[int, ...]
 
 _OPPOSITE = {"more": "less", "less": "more"}
 _BEAM_SIZE = 4

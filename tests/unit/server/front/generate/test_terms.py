@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 from tests.unit.server.front.echo import byte_tokenizer, echo_model
-from tests.unit.server.front.generate.features.asking import asked, part
+from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.generate.features.terms import terms, tokenized_terms
 from seqserve_server.front.generate.records import Feature
+from seqserve_server.front.generate.terms import terms, tokenized_terms
 from seqserve_server.text.glossary import Glossary, Label
 
 TOKENIZER = byte_tokenizer()

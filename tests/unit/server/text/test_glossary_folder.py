@@ -5,8 +5,8 @@ from tests.support.logged import fields_of
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.glossaries import GlossaryFolder
 from seqserve_server.text.glossary import OPTION
+from seqserve_server.text.glossary_folder import GlossaryFolder
 
 TEA = "tea\tTee\n"
 

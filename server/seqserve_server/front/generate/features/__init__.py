@@ -1,1 +1,0 @@
-"""Features that a request may add to a translation: each one reads and writes."""
