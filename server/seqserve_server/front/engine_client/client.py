@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 import subprocess
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
@@ -98,6 +99,7 @@ class RemoteEngine(EngineLink):
         self._stall_s = stall_s
         self._supervisor = Supervisor(label, self, breaker or CircuitBreaker())
         self._watching: asyncio.Task[None] | None = None
+        self._ending = threading.Lock()
         self._host: EngineProcess | None = launch()
 
     def load(self) -> None:
@@ -125,15 +127,16 @@ class RemoteEngine(EngineLink):
         return message
 
     def terminate(self) -> None:
-        """Ends the host; blocks."""
-        host, self._host = self._host, None
-        if host is None:
-            return
-        with suppress(OSError):
-            # Wakes a thread that waits for the host to load.
-            host.channel.shutdown(socket.SHUT_RDWR)
-        host.channel.close()
-        host.end()
+        """Ends the host, or waits until another thread has ended it; blocks."""
+        with self._ending:
+            host, self._host = self._host, None
+            if host is None:
+                return
+            with suppress(OSError):
+                # Wakes a thread that waits for the host to load.
+                host.channel.shutdown(socket.SHUT_RDWR)
+            host.channel.close()
+            host.end()
 
     @property
     def is_ready(self) -> bool:

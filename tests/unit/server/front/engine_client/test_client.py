@@ -527,6 +527,25 @@ async def test_stop_during_a_launch_leaves_nothing_behind() -> None:
         assert not engine.is_up
 
 
+async def test_a_stop_waits_for_the_end_that_another_one_has_begun() -> None:
+    may_end = threading.Event()
+
+    class Slow(FakeHost):
+        def end(self) -> None:
+            assert may_end.wait(PATIENCE_S)
+            super().end()
+
+    host = Slow(Ready(slots=4, max_rows=2, cache_bytes=1000))
+    engine = RemoteEngine(lambda: host, label="m/1")
+    stops = [asyncio.create_task(engine.stop()) for _ in range(2)]
+    await until(lambda: engine.status.pids == ())
+    await asyncio.sleep(0.05)
+    assert not any(stop.done() for stop in stops)
+    may_end.set()
+    await asyncio.gather(*stops)
+    assert host.ended.is_set()
+
+
 async def test_stop_between_two_tries() -> None:
     async with remote_to(ready, broken, breaker=hasty(first_pause_s=PATIENCE_S)) as (engine, hosts):
         hosts.launched[0].die()
