@@ -194,9 +194,7 @@ def test_kubernetes_probes_what_the_server_offers(deployment: dict[str, Any]) ->
 def test_the_image_runs_as_nobody_without_a_frontend_to_fetch() -> None:
     assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", DOCKERFILE, re.MULTILINE)
     assert "# syntax=" not in DOCKERFILE
-    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {
-        "python:3.13-slim-trixie"
-    }
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"python:3.13-slim-trixie"}
 
 
 def test_what_the_image_copies_is_in_the_build_context() -> None:

@@ -351,7 +351,9 @@ def test_contradictions_and_excess_are_refused(field: str, options: dict[str, An
 def test_lists_of_the_maximum_size_are_accepted() -> None:
     stops = ["ä" * 256, *("a" * n for n in range(1, 16))]
     assert convert(stop_sequences=stops).stops == tuple(stops)
-    many = convert(suppress_tokens=["a"] * 400, suppress_sequences=[Tokens(tokens=["b", "b"])] * 112)
+    many = convert(
+        suppress_tokens=["a"] * 400, suppress_sequences=[Tokens(tokens=["b", "b"])] * 112
+    )
     assert len(many.suppressed) == 512
     assert convert(target_prefix="ab", max_decoding_length=3).prefix == ids("ab")
     assert len(convert(vocabulary_allow=["a"] * 4096).vocabulary) == 2
