@@ -37,8 +37,7 @@ SUFFIXES = tuple(
     if kind not in (Format.JSON_LINES, Format.CSV)
     for suffix in filter(None, kind.suffixes)
 )
-"""Of the files that are translated, as those without one are; JSON lines and CSV need a name of
-what to translate."""
+"""Of the files that are translated; JSON lines and CSV need a name of what to translate."""
 _BYTES_OF_ANSWER = 4
 """Memory that a byte of a body takes for each answer beyond the first."""
 _LONG = 20_000
@@ -131,9 +130,9 @@ def warning_header(results: Sequence[Translated]) -> dict[str, str]:
 
 def suffix_of(file: File, field: str) -> str:
     """Returns the suffix of a file, in lower case; refuses one that is not translated."""
-    if (suffix := Path(file.name).suffix.lower()) not in ("", *SUFFIXES):
-        reason = f"the format of {file.name} is not supported; use one of {', '.join(SUFFIXES)}"
-        raise refusal(field, reason)
+    if (suffix := Path(file.name).suffix.lower()) not in SUFFIXES:
+        reason = f"the suffix of the name {file.name!r} tells no format; use one of "
+        raise refusal(field, reason + ", ".join(SUFFIXES))
     return suffix
 
 
@@ -223,7 +222,9 @@ async def _results(
     is_plain = not (is_marked or options.get("num_hypotheses"))
 
     def needed(response: GenerateResponse) -> Answer:
-        if is_plain and len(best := response.hypotheses) == 1 and not best[0].warnings:
+        best = response.hypotheses
+        has_warnings = response.source_warnings or any(each.warnings for each in best)
+        if is_plain and len(best) == 1 and not has_warnings:
             return [(best[0].text, b"", ())]
         result = result_of(response)
         answer = ranked(result, () if is_marked else texts_of(result)[1:], is_marked)

@@ -3,8 +3,8 @@
 The tokens of a given target score -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
 layer 1, head 0 attends to the token with the same index, head 1 to all tokens equally; in layer 0
 it is the other way round. The decoder of the model ``ssru`` is recurrent and has no attention. The
-model ``blind`` shows no alignment. Sources with a smile have unknown characters. The number after №
-is missing in their answers.
+model ``blind`` shows no alignment. Sources with a smile have unknown characters, those with я
+another script. The number after № is missing in their answers.
 """
 
 import math
@@ -13,6 +13,10 @@ import re
 from seqserve.v1 import generation_pb2
 
 PLAIN = generation_pb2.GenerationOptions()
+WARNINGS = {
+    "🙂": generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS,
+    "я": generation_pb2.SOURCE_WARNING_OTHER_SCRIPT,
+}
 
 
 def answer(
@@ -23,7 +27,7 @@ def answer(
     options: generation_pb2.GenerationOptions = PLAIN,
 ) -> generation_pb2.GenerateResponse:
     words = source.upper().split()
-    warnings = [generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS] if "🙂" in source else []
+    warnings = [kind for sign, kind in WARNINGS.items() if sign in source]
     total = options.num_hypotheses or 1
     return generation_pb2.GenerateResponse(
         model=model or "capitals",

@@ -154,6 +154,26 @@ async def test_the_answer_tells_what_became_of_the_texts() -> None:
     assert left[0] == {"line": 7, "text": "> <p>\n> é0\n> </p>\n", "reason": reason}
 
 
+@pytest.mark.parametrize("form", ["text", "html"])
+async def test_a_passage_that_the_model_cannot_read_stays(form: str) -> None:
+    text = "<p>моя <b>земля</b></p>" if form == "html" else "моя"
+    async with translating("en-de") as (client, _):
+        body = {"q": [text, "a"], "format": form, "alternatives": 1} | ENGLISH
+        answer = (await client.post("/translate", json=body)).json()
+    assert answer["translatedText"] == [text, "A"]
+    assert answer["alternatives"] == [[], ["A!"]]
+
+
+async def test_a_file_needs_a_name_that_tells_its_format() -> None:
+    async with translating("en-de") as (client, _):
+        for path, data in {
+            "/translate_file": ENGLISH,
+            "/v2/document": {"target_lang": "DE"},
+        }.items():
+            answer = await client.post(path, data=data, files={"file": ("page", b"<p>a</p>")})
+            assert (answer.status_code, "the name 'page' tells no" in answer.text) == (400, True)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be"])
 async def test_a_file_keeps_its_encoding_and_its_mark(encoding: str) -> None:
     file = ("a.txt", "\ufeffgood\n".encode(encoding))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from seqserve.results import SourceWarning
 from seqserve.words import has_words
 
 if TYPE_CHECKING:
@@ -69,13 +70,15 @@ class Translation(NamedTuple):
     """Its probable faults, in words."""
 
     @property
-    def is_lost(self) -> bool:
-        """Whether it has neither a letter nor a digit."""
-        return not any(map(str.isalnum, self.text))
+    def fault(self) -> str:
+        """Why its passage stays as it is; empty if it does not."""
+        if any(map(str.isalnum, self.text)):
+            return ""
+        return _LOST if self.text else _UNREAD
 
 
-LOST = "its translation has no letter or digit"
-"""Why a passage stays as it is where its translation is lost."""
+_LOST = "its translation has no letter or digit"
+_UNREAD = "the model does not read its script, or has no answer"
 
 
 def _text(translation: Translation) -> str:
@@ -164,7 +167,12 @@ def parts_of(passage: Passage) -> Iterator[Passage]:
 
 
 def translation_of(result: Result) -> Translation:
-    """Returns the translation of a result, with the alignments of its segments."""
+    """Returns the translation of a result, with the alignments of its segments.
+
+    It has no text where the model reads the script of no segment.
+    """
+    read = [each.source_warnings for each in result.segments if each.hypotheses]
+    is_unread = all(SourceWarning.OTHER_SCRIPT in each for each in read or [result.source_warnings])
     links = _links(result.hypotheses[0], 0, 0)
     for segment in result.segments:
         source, target = segment.source_begin, segment.target_begin
@@ -174,7 +182,8 @@ def translation_of(result: Result) -> Translation:
             # It is in the text as it is.
             places = range(segment.source_end - source)
             links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
-    return Translation(result.text, tuple(links), tuple(map(str, result.warnings)))
+    warnings = map(str, () if is_unread else result.warnings)
+    return Translation("" if is_unread else result.text, tuple(links), tuple(warnings))
 
 
 def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:

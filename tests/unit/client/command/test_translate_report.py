@@ -36,6 +36,17 @@ def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str
     ]
 
 
+def test_passages_that_the_model_cannot_read_are_left(
+    seqserve: Run, tmp_path: Path, reports: list[str]
+) -> None:
+    page, out = tmp_path / "a.md", tmp_path / "out"
+    page.write_text("a\n\nмоя *земля*\n")
+    status, _, err = seqserve("translate", str(page), "-o", str(out))
+    assert (status, out.read_text()) == (1, "A\n\nмоя *земля*\n")
+    assert "line 3: the model does not read its script, or has no answer" in err
+    assert reports == [f"seqserve: {page}: 1 passages translated, 0 copied, 1 left\n"]
+
+
 def test_passages_whose_numbers_differ_are_listed(
     seqserve: Run, tmp_path: Path, reports: list[str]
 ) -> None:

@@ -256,6 +256,24 @@ def test_alignments_of_segments_count_from_the_whole_text() -> None:
     assert translation_of(result_of(message)) == ("Ja. ☺ ", links, ())
 
 
+@pytest.mark.parametrize(("read", "text"), [([False, True], "Ja. ?"), ([False, False], "")])
+def test_a_text_whose_script_the_model_does_not_read_has_no_translation(
+    read: list[bool], text: str
+) -> None:
+    message = response("Ja. ?")
+    message.source_warnings.append(generation_pb2.SOURCE_WARNING_OTHER_SCRIPT)
+    for is_read in read:
+        segment = message.segments.add(hypotheses=message.hypotheses)
+        segment.source_warnings.append(
+            generation_pb2.SOURCE_WARNING_MARKUP
+            if is_read
+            else generation_pb2.SOURCE_WARNING_OTHER_SCRIPT
+        )
+    message.segments.add()
+    translation = translation_of(result_of(message))
+    assert (translation.text, bool(translation.fault)) == (text, not text)
+
+
 SENTENCES = "I. " * 3000
 
 
