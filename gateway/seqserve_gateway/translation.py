@@ -15,7 +15,7 @@ from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
 from seqserve.responses import result_of
 from seqserve.results import DetectedLanguage, Result, Segment
-from seqserve.v1.generation_pb2 import GenerateResponse
+from seqserve.v1.generation_pb2 import STOP_REASON_EOS, GenerateResponse
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.fields import File
@@ -124,8 +124,12 @@ def warning_header(results: Sequence[Translated]) -> dict[str, str]:
 
     Clients of other services may not know further fields of an answer.
     """
-    warned = [str(number) for number, result in enumerate(results) if result.warnings]
-    return {"x-translation-warnings": f"numbers_differ={','.join(warned)}"} if warned else {}
+    numbers: dict[str, list[str]] = {}
+    for number, result in enumerate(results):
+        for kind in {warning.partition(":")[0] for warning in result.warnings}:
+            numbers.setdefault(kind.replace(" ", "_"), []).append(str(number))
+    kinds = [f"{kind}={','.join(each)}" for kind, each in sorted(numbers.items())]
+    return {"x-translation-warnings": "; ".join(kinds)} if kinds else {}
 
 
 def suffix_of(file: File, field: str) -> str:
@@ -222,10 +226,11 @@ async def _results(
     is_plain = not (is_marked or options.get("num_hypotheses"))
 
     def needed(response: GenerateResponse) -> Answer:
-        best = response.hypotheses
-        has_warnings = response.source_warnings or any(each.warnings for each in best)
-        if is_plain and len(best) == 1 and not has_warnings:
-            return [(best[0].text, b"", ())]
+        best = response.hypotheses[0]
+        is_sound = best.stop_reason == STOP_REASON_EOS and not best.warnings
+        is_alone = len(response.hypotheses) == 1 and not response.source_warnings
+        if is_plain and is_sound and is_alone:
+            return [(best.text, b"", ())]
         result = result_of(response)
         answer = ranked(result, () if is_marked else texts_of(result)[1:], is_marked)
         return answer if answer[0][1] or not is_marked else Divided([])

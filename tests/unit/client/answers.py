@@ -4,7 +4,7 @@ The tokens of a given target score -0.5, -1.0, -1.5 and so on. There are two lay
 layer 1, head 0 attends to the token with the same index, head 1 to all tokens equally; in layer 0
 it is the other way round. The decoder of the model ``ssru`` is recurrent and has no attention. The
 model ``blind`` shows no alignment. Sources with a smile have unknown characters, those with я
-another script. The number after № is missing in their answers.
+another script. The number after № is missing in their answers. Scissors cut an answer at a limit.
 """
 
 import math
@@ -54,7 +54,9 @@ def hypothesis(
         text=text + "!" * rank,
         tokens=words,
         token_ids=range(10, 10 + len(words)),
-        stop_reason=generation_pb2.STOP_REASON_EOS,
+        stop_reason=generation_pb2.STOP_REASON_LENGTH
+        if "✂" in text
+        else generation_pb2.STOP_REASON_EOS,
     )
     if options.return_scores or not options.HasField("return_scores"):
         message.score, message.normalized_score = -1.5 - rank, -0.5 - rank

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from seqserve.results import SourceWarning
+from seqserve.results import SourceWarning, StopReason
 from seqserve.words import has_words
 
 if TYPE_CHECKING:
@@ -182,8 +182,12 @@ def translation_of(result: Result) -> Translation:
             # It is in the text as it is.
             places = range(segment.source_end - source)
             links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
-    warnings = map(str, () if is_unread else result.warnings)
-    return Translation("" if is_unread else result.text, tuple(links), tuple(warnings))
+    if is_unread:
+        return Translation("", tuple(links))
+    warnings = [*map(str, result.warnings)]
+    if (reason := result.hypotheses[0].stop_reason) in (StopReason.LENGTH, StopReason.TIME_LIMIT):
+        warnings.append(f"cut short: {reason.value}")
+    return Translation(result.text, tuple(links), tuple(warnings))
 
 
 def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:

@@ -47,6 +47,17 @@ def test_passages_that_the_model_cannot_read_are_left(
     assert reports == [f"seqserve: {page}: 1 passages translated, 0 copied, 1 left\n"]
 
 
+def test_passages_whose_translation_is_cut_are_listed(
+    seqserve: Run, tmp_path: Path, reports: list[str]
+) -> None:
+    page = tmp_path / "a.txt"
+    page.write_text("a\nb ✂\n")
+    status, out, err = seqserve("translate", str(page))
+    assert (status, out) == (0, "A\nB ✂\n")
+    assert "line 2: cut short: length" in err
+    assert reports == [f"seqserve: {page}: 2 passages translated, 0 copied, 0 left, 1 warned of\n"]
+
+
 def test_passages_whose_numbers_differ_are_listed(
     seqserve: Run, tmp_path: Path, reports: list[str]
 ) -> None:
