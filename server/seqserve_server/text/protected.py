@@ -24,7 +24,7 @@ _EMOJI = (
 _EMOJI_PART = "[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
 _NOT_PLACEHOLDERS = "|".join(
     [
-        r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,500})?/?>",
+        r"<<[\w.:#/-]{1,100}>>|</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,500})?/?>",
         r"`[^`\n]{1,200}`|\]\([^()\s]+\)",
         r"\[\[\w+\]\]|\[[A-Z][A-Z_]+\]|\b__\w+__\b",
         # An address without its scheme, and a file.
