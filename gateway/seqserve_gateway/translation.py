@@ -14,7 +14,7 @@ from seqserve.documents.formats import Format
 from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
 from seqserve.responses import result_of
-from seqserve.results import DetectedLanguage, Result, Segment
+from seqserve.results import DetectedLanguage, Result
 from seqserve.v1.generation_pb2 import STOP_REASON_EOS, GenerateResponse
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
@@ -281,12 +281,8 @@ def texts_of(result: Result) -> list[str]:
 def _nth(result: Result, rank: int) -> str:
     pieces, end = [], 0
     for segment in result.segments:
-        pieces += [result.text[end : segment.target_begin], _text_of(result, segment, rank)]
+        texts = [each.text for each in segment.hypotheses[rank : rank + 1]]
+        own = texts or [result.text[segment.target_begin : segment.target_end]]
+        pieces += [result.text[end : segment.target_begin], *own]
         end = segment.target_end
     return "".join([*pieces, result.text[end:]])
-
-
-def _text_of(result: Result, segment: Segment, rank: int) -> str:
-    if rank < len(segment.hypotheses):
-        return segment.hypotheses[rank].text
-    return result.text[segment.target_begin : segment.target_end]

@@ -75,8 +75,6 @@ def _placeholders() -> re.Pattern[str]:
 
 def without(text: str, spans: Sequence[Span]) -> str:
     """Returns what of a text is in no span, with spaces in their place."""
-    if not spans:
-        return text
     begins = [0, *(span.end for span in spans)]
     ends = [*(span.begin for span in spans), len(text)]
     return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))

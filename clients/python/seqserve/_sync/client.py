@@ -75,8 +75,7 @@ class Client(ModelClient):
         )
         self._max_message_bytes = max_message_bytes
         calls, availability = CallGroup(self._transport), Availability(target)
-        policy = RetryPolicy() if retry is None else retry
-        super().__init__(calls, policy, timeout_s, availability)
+        super().__init__(calls, RetryPolicy() if retry is None else retry, timeout_s, availability)
 
     def generate(
         self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]

@@ -72,13 +72,10 @@ class Translation(NamedTuple):
     @property
     def fault(self) -> str:
         """Why its passage stays as it is; empty if it does not."""
-        if any(map(str.isalnum, self.text)):
-            return ""
-        return _LOST if self.text else _UNREAD
-
-
-_LOST = "its translation has no letter or digit"
-_UNREAD = "the model does not read its script, or has no answer"
+        if not self.text:
+            return "the model does not read its script, or has no answer"
+        is_lost = not any(map(str.isalnum, self.text))
+        return "its translation has no letter or digit" if is_lost else ""
 
 
 def _text(translation: Translation) -> str:
@@ -167,10 +164,7 @@ def parts_of(passage: Passage) -> Iterator[Passage]:
 
 
 def translation_of(result: Result) -> Translation:
-    """Returns the translation of a result, with the alignments of its segments.
-
-    It has no text where the model reads the script of no segment.
-    """
+    """Returns the translation of a result; no text if the model reads the script of no segment."""
     read = [each.source_warnings for each in result.segments if each.hypotheses]
     is_unread = all(SourceWarning.OTHER_SCRIPT in each for each in read or [result.source_warnings])
     links = _links(result.hypotheses[0], 0, 0)

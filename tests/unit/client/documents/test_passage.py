@@ -263,12 +263,9 @@ def test_a_text_whose_script_the_model_does_not_read_has_no_translation(
     message = response("Ja. ?")
     message.source_warnings.append(generation_pb2.SOURCE_WARNING_OTHER_SCRIPT)
     for is_read in read:
-        segment = message.segments.add(hypotheses=message.hypotheses)
-        segment.source_warnings.append(
-            generation_pb2.SOURCE_WARNING_MARKUP
-            if is_read
-            else generation_pb2.SOURCE_WARNING_OTHER_SCRIPT
-        )
+        warnings = [] if is_read else message.source_warnings
+        message.segments.add(hypotheses=message.hypotheses, source_warnings=warnings)
+    # A segment without a letter is in the text as it is.
     message.segments.add()
     translation = translation_of(result_of(message))
     assert (translation.text, bool(translation.fault)) == (text, not text)
