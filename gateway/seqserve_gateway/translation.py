@@ -202,12 +202,8 @@ async def _answers_of(
 
 
 def _beginning(document: Sequence[Part]) -> str:
-    words, length = [], 0
-    for part in document:
-        if part.text and length < DETECTION_CHARS:
-            words.append(part.text)
-            length += len(part.text)
-    return "\n".join(words)
+    texts = (part.text for part in document if part.text)
+    return "\n".join(islice(texts, DETECTION_CHARS))
 
 
 async def _answers(call: Call, parts: Sequence[Part], options: GenerateOptions) -> list[Answer]:
