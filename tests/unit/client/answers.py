@@ -14,8 +14,8 @@ from seqserve.v1 import generation_pb2
 
 PLAIN = generation_pb2.GenerationOptions()
 WARNINGS = {
-    "🙂": generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS,
-    "я": generation_pb2.SOURCE_WARNING_OTHER_SCRIPT,
+    generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS: {"🙂", "я"},
+    generation_pb2.SOURCE_WARNING_OTHER_SCRIPT: {"я"},
 }
 
 
@@ -27,7 +27,7 @@ def answer(
     options: generation_pb2.GenerationOptions = PLAIN,
 ) -> generation_pb2.GenerateResponse:
     words = source.upper().split()
-    warnings = [kind for sign, kind in WARNINGS.items() if sign in source]
+    warnings = [kind for kind, signs in WARNINGS.items() if not signs.isdisjoint(source)]
     total = options.num_hypotheses or 1
     return generation_pb2.GenerateResponse(
         model=model or "capitals",

@@ -22,6 +22,8 @@ _END = re.compile(r"[^\w\s]|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Where to divide what is more than that: after sentences, or else after words.
 _SENTENCE = re.compile(r"[.!?…][^\w\s]{0,3}(?=\s)|[。！？]|[\n\r\u2028\u2029]")
 _WORD = re.compile(r"\S(?=\s)")
+# A model of bytes may have learnt a script that its vocabulary does not tell.
+_UNREAD = {SourceWarning.UNKNOWN_CHARACTERS, SourceWarning.OTHER_SCRIPT}
 
 
 class ParseError(ValueError):
@@ -166,7 +168,7 @@ def parts_of(passage: Passage) -> Iterator[Passage]:
 def translation_of(result: Result) -> Translation:
     """Returns the translation of a result; no text if the model reads the script of no segment."""
     read = [each.source_warnings for each in result.segments if each.hypotheses]
-    is_unread = all(SourceWarning.OTHER_SCRIPT in each for each in read or [result.source_warnings])
+    is_unread = all(_UNREAD.issubset(each) for each in read or [result.source_warnings])
     links = _links(result.hypotheses[0], 0, 0)
     for segment in result.segments:
         source, target = segment.source_begin, segment.target_begin

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -256,15 +257,26 @@ def test_alignments_of_segments_count_from_the_whole_text() -> None:
     assert translation_of(result_of(message)) == ("Ja. ☺ ", links, ())
 
 
-@pytest.mark.parametrize(("read", "text"), [([False, True], "Ja. ?"), ([False, False], "")])
+UNKNOWN = generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS
+UNREAD = [UNKNOWN, generation_pb2.SOURCE_WARNING_OTHER_SCRIPT]
+
+
+@pytest.mark.parametrize(
+    ("warnings", "text"),
+    [
+        ([UNREAD, []], "Ja. ?"),
+        # A model of bytes has only one of them.
+        ([UNREAD, UNREAD[1:]], "Ja. ?"),
+        ([UNREAD, UNREAD], ""),
+    ],
+)
 def test_a_text_whose_script_the_model_does_not_read_has_no_translation(
-    read: list[bool], text: str
+    warnings: list[list[Any]], text: str
 ) -> None:
     message = response("Ja. ?")
-    message.source_warnings.append(generation_pb2.SOURCE_WARNING_OTHER_SCRIPT)
-    for is_read in read:
-        warnings = [] if is_read else message.source_warnings
-        message.segments.add(hypotheses=message.hypotheses, source_warnings=warnings)
+    message.source_warnings.extend(UNREAD)
+    for own in warnings:
+        message.segments.add(hypotheses=message.hypotheses, source_warnings=own)
     # A segment without a letter is in the text as it is.
     message.segments.add()
     translation = translation_of(result_of(message))
