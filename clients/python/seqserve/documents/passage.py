@@ -183,6 +183,8 @@ def translation_of(result: Result) -> Translation:
     warnings = [*map(str, result.warnings)]
     if (reason := result.hypotheses[0].stop_reason) in (StopReason.LENGTH, StopReason.TIME_LIMIT):
         warnings.append(f"cut short: {reason.value}")
+    if "\N{REPLACEMENT CHARACTER}" in result.text:
+        warnings.append("garbled: some letters of the source")
     return Translation(result.text, tuple(links), tuple(warnings))
 
 

@@ -283,6 +283,11 @@ def test_a_text_whose_script_the_model_does_not_read_has_no_translation(
     assert (translation.text, bool(translation.fault)) == (text, not text)
 
 
+def test_a_translation_with_characters_that_are_none_is_warned_of() -> None:
+    [warning] = translation_of(result_of(response("Der Wert von \ufffd ist 5."))).warnings
+    assert warning == "garbled: some letters of the source"
+
+
 SENTENCES = "I. " * 3000
 
 
