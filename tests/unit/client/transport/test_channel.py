@@ -306,6 +306,8 @@ def traced() -> list[tuple[str, str]]:
         ("tls", True, r"True is not TLS\(\.\.\.\)"),
         ("tls", "ca.pem", r"'ca\.pem' is not TLS\(\.\.\.\)"),
         ("token", 5, "is empty or .* is no text"),
+        ("connections", 0, "0 is not a whole number"),
+        ("connections", 1.5, "1.5 is not a whole number"),
         ("retry", 0, r"0 is not RetryPolicy\(\.\.\.\)"),
     ],
 )
