@@ -20,7 +20,6 @@ from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, FALLBACKS, format_of, parser_of
 from seqserve.documents.passage import (
-    LOST,
     Link,
     ParseError,
     Passage,
@@ -97,7 +96,8 @@ def ranked(result: Result, others: Iterable[str], is_marked: bool) -> Ranked:
     best = translation_of(result)
     links = best.alignment if is_marked else ()
     packed = array("I", (place for link in links for place in link)).tobytes()
-    return [(result.text, packed, best.warnings), *((text, b"", ()) for text in others)]
+    alternatives = others if best.text else ()
+    return [(best.text, packed, best.warnings), *((text, b"", ()) for text in alternatives)]
 
 
 def warnings_of(answers: Iterable[Answer]) -> Iterator[str]:
@@ -275,9 +275,10 @@ def _written(passage: Passage, answer: Answer, report: Report, part: str) -> lis
     if isinstance(answer, Divided):
         both = zip(parts_of(passage), answer.answers, strict=True)
         return ["".join(_written(*each, report, part)[0] for each in both)]
-    texts = [each for each in starmap(_translation, answer or ()) if not each.is_lost]
-    if answer and not texts:
-        report.leave(passage, LOST, part)
+    translations = [*starmap(_translation, answer or ())]
+    texts = [each for each in translations if not each.fault]
+    if translations and not texts:
+        report.leave(passage, translations[0].fault, part)
     written = [passage.before + passage.written(each) for each in texts]
     if not answer or texts:
         best, warnings = (texts[0].text, texts[0].warnings) if texts else (None, ())

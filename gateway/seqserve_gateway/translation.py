@@ -14,8 +14,8 @@ from seqserve.documents.formats import Format
 from seqserve.errors import FailedPrecondition
 from seqserve.language_codes import folded
 from seqserve.responses import result_of
-from seqserve.results import DetectedLanguage, Result, Segment
-from seqserve.v1.generation_pb2 import GenerateResponse
+from seqserve.results import DetectedLanguage, Result
+from seqserve.v1.generation_pb2 import STOP_REASON_EOS, GenerateResponse
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.fields import File
@@ -37,8 +37,7 @@ SUFFIXES = tuple(
     if kind not in (Format.JSON_LINES, Format.CSV)
     for suffix in filter(None, kind.suffixes)
 )
-"""Of the files that are translated, as those without one are; JSON lines and CSV need a name of
-what to translate."""
+"""Of the files that are translated; JSON lines and CSV need a name of what to translate."""
 _BYTES_OF_ANSWER = 4
 """Memory that a byte of a body takes for each answer beyond the first."""
 _LONG = 20_000
@@ -125,15 +124,19 @@ def warning_header(results: Sequence[Translated]) -> dict[str, str]:
 
     Clients of other services may not know further fields of an answer.
     """
-    warned = [str(number) for number, result in enumerate(results) if result.warnings]
-    return {"x-translation-warnings": f"numbers_differ={','.join(warned)}"} if warned else {}
+    numbers: dict[str, list[str]] = {}
+    for number, result in enumerate(results):
+        for kind in {warning.partition(":")[0] for warning in result.warnings}:
+            numbers.setdefault(kind.replace(" ", "_"), []).append(str(number))
+    kinds = [f"{kind}={','.join(each)}" for kind, each in sorted(numbers.items())]
+    return {"x-translation-warnings": "; ".join(kinds)} if kinds else {}
 
 
 def suffix_of(file: File, field: str) -> str:
     """Returns the suffix of a file, in lower case; refuses one that is not translated."""
-    if (suffix := Path(file.name).suffix.lower()) not in ("", *SUFFIXES):
-        reason = f"the format of {file.name} is not supported; use one of {', '.join(SUFFIXES)}"
-        raise refusal(field, reason)
+    if (suffix := Path(file.name).suffix.lower()) not in SUFFIXES:
+        reason = f"the suffix of the name {file.name!r} tells no format; use one of "
+        raise refusal(field, reason + ", ".join(SUFFIXES))
     return suffix
 
 
@@ -199,12 +202,8 @@ async def _answers_of(
 
 
 def _beginning(document: Sequence[Part]) -> str:
-    words, length = [], 0
-    for part in document:
-        if part.text and length < DETECTION_CHARS:
-            words.append(part.text)
-            length += len(part.text)
-    return "\n".join(words)
+    texts = (part.text for part in document if part.text)
+    return "\n".join(islice(texts, DETECTION_CHARS))
 
 
 async def _answers(call: Call, parts: Sequence[Part], options: GenerateOptions) -> list[Answer]:
@@ -223,8 +222,11 @@ async def _results(
     is_plain = not (is_marked or options.get("num_hypotheses"))
 
     def needed(response: GenerateResponse) -> Answer:
-        if is_plain and len(best := response.hypotheses) == 1 and not best[0].warnings:
-            return [(best[0].text, b"", ())]
+        best = response.hypotheses[0]
+        is_sound = best.stop_reason == STOP_REASON_EOS and not best.warnings
+        is_alone = len(response.hypotheses) == 1 and not response.source_warnings
+        if is_plain and is_sound and is_alone:
+            return [(best.text, b"", ())]
         result = result_of(response)
         answer = ranked(result, () if is_marked else texts_of(result)[1:], is_marked)
         return answer if answer[0][1] or not is_marked else Divided([])
@@ -275,12 +277,8 @@ def texts_of(result: Result) -> list[str]:
 def _nth(result: Result, rank: int) -> str:
     pieces, end = [], 0
     for segment in result.segments:
-        pieces += [result.text[end : segment.target_begin], _text_of(result, segment, rank)]
+        texts = [each.text for each in segment.hypotheses[rank : rank + 1]]
+        own = texts or [result.text[segment.target_begin : segment.target_end]]
+        pieces += [result.text[end : segment.target_begin], *own]
         end = segment.target_end
     return "".join([*pieces, result.text[end:]])
-
-
-def _text_of(result: Result, segment: Segment, rank: int) -> str:
-    if rank < len(segment.hypotheses):
-        return segment.hypotheses[rank].text
-    return result.text[segment.target_begin : segment.target_end]

@@ -9,6 +9,7 @@ group (a connected component of the graph of sentences) is held out as a whole o
 """
 
 import bz2
+import codecs
 import contextlib
 import gzip
 import random
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+from seqserve.documents.plain_text import fault_of
 from seqserve.errors import OptionError
 from seqserve.files import written_whole
 
@@ -87,7 +89,8 @@ def read_pairs(
     try:
         with open_lines(path) as lines:
             for number, line in enumerate(lines, start=1):
-                pair = _parse(line, source_column, target_column, max_chars)
+                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                pair = _parse(text, source_column, target_column, max_chars)
                 if isinstance(pair, Pair):
                     corpus.pairs.append(pair)
                 else:
@@ -98,8 +101,9 @@ def read_pairs(
             " a recipe, or --data, names it"
         ) from None
     if not corpus.pairs:
+        first = "".join(f": line {number} {reason}" for number, reason in corpus.bad_lines[:1])
         raise OptionError(
-            f"{path}: holds no pair; a line is source TAB target, in columns "
+            f"{path}: holds no pair{first}; a line is source TAB target in UTF-8, in columns "
             f"{source_column} and {target_column}"
         )
     return corpus
@@ -146,9 +150,9 @@ def split_pairs(
     training = [pair for i, pair in enumerate(unique) if i not in held_out]
     if len(validation) < validation_pairs or len(test) < test_pairs or not training:
         raise OptionError(
-            f"data: too few pairs ({len(unique):,}) to hold out {validation_pairs:,} for "
-            f"validation and {test_pairs:,} for test; lower data.validation_pairs and "
-            "data.test_pairs"
+            f"data: too few pairs ({len(unique):,}, in {len(groups):,} groups without a common "
+            f"sentence) to hold out {validation_pairs:,} for validation and {test_pairs:,} for "
+            "test; lower data.validation_pairs and data.test_pairs"
         )
     return Split(training=training, validation=validation, test=test)
 
@@ -170,10 +174,10 @@ def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
 
 
 def _parse(line: bytes, source_column: int, target_column: int, max_chars: int) -> Pair | str:
-    try:
-        columns = line.decode("utf-8").rstrip("\r\n").split("\t")
-    except UnicodeDecodeError as error:
-        return f"is not UTF-8 (byte {error.start})"
+    text = line.decode(errors="surrogateescape")
+    if fault := fault_of(text):
+        return fault
+    columns = text.rstrip("\r\n").split("\t")
     if len(columns) <= max(source_column, target_column):
         return f"has {len(columns)} columns, needs {max(source_column, target_column) + 1}"
     pair = Pair(normalise(columns[source_column]), normalise(columns[target_column]))

@@ -124,11 +124,11 @@ def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str]
     """Returns the metadata of a call with a token; none without a token."""
     if token is None:
         return ()
-    if not _TOKEN.fullmatch(token):
+    if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
         # The error does not show the token, which may be a secret even if it is malformed.
         raise OptionError(
-            "token: is empty or has a character that no token has, or too many; `seqserve token`"
-            " makes one"
+            "token: is empty or has a character that no token has, or too many, or is no text;"
+            " `seqserve token` makes one"
         )
     if not is_private:
         raise OptionError(

@@ -60,7 +60,8 @@ def family_of(checkpoint: Checkpoint) -> Family:
     model_type = config.text("model_type", "")
     if model_type not in FAMILIES:
         raise CheckpointError(
-            f"{config.path}: model_type is {model_type!r}; known are {', '.join(FAMILIES)}"
+            f"{config.path}: model_type {model_type!r} is not supported; known are"
+            f" {', '.join(FAMILIES)}"
         )
     if config.has("quantization_config"):
         raise CheckpointError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from seqserve.command.connection import NEED_JSON, DecodingOptions, options_outside
 from seqserve.command.progress import Progress, is_terminal
+from seqserve.documents.formats import Format, format_of, is_named_as_document
 from seqserve.errors import OptionError
 from seqserve.language_codes import AUTO
 from seqserve.options import flag_of, option, parse
@@ -184,6 +185,10 @@ class CorpusOptions(DecodingOptions):
         if not self.corpus.is_file():
             fault = "is not a regular file" if self.corpus.exists() else "there is no such file"
             raise OptionError(f"CORPUS: {self.corpus}: {fault}")
+        is_named = self.format is None and is_named_as_document(self.corpus)
+        if is_named and format_of(self.corpus) not in (Format.TEXT, Format.JSON_LINES):
+            hint = "`seqserve translate` reads it; --format text takes its lines as texts"
+            raise OptionError(f"CORPUS: {self.corpus} is no plain text: {hint}")
         field, into = self.field or "text", self.into or "target"
         has_scores = bool(self.decoding().get("return_scores"))
         if self.kind is CorpusFormat.TEXT:

@@ -24,7 +24,7 @@ _EMOJI = (
 _EMOJI_PART = "[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
 _NOT_PLACEHOLDERS = "|".join(
     [
-        r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,500})?/?>",
+        r"<<[\w.:#/-]{1,100}>>|</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,500})?/?>",
         r"`[^`\n]{1,200}`|\]\([^()\s]+\)",
         r"\[\[\w+\]\]|\[[A-Z][A-Z_]+\]|\b__\w+__\b",
         # An address without its scheme, and a file.
@@ -75,8 +75,6 @@ def _placeholders() -> re.Pattern[str]:
 
 def without(text: str, spans: Sequence[Span]) -> str:
     """Returns what of a text is in no span, with spaces in their place."""
-    if not spans:
-        return text
     begins = [0, *(span.end for span in spans)]
     ends = [*(span.begin for span in spans), len(text)]
     return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))

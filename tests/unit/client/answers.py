@@ -3,8 +3,8 @@
 The tokens of a given target score -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
 layer 1, head 0 attends to the token with the same index, head 1 to all tokens equally; in layer 0
 it is the other way round. The decoder of the model ``ssru`` is recurrent and has no attention. The
-model ``blind`` shows no alignment. Sources with a smile have unknown characters. The number after №
-is missing in their answers.
+model ``blind`` shows no alignment. Sources with a smile have unknown characters, those with я
+another script. The number after № is missing in their answers. Scissors cut an answer at a limit.
 """
 
 import math
@@ -13,6 +13,10 @@ import re
 from seqserve.v1 import generation_pb2
 
 PLAIN = generation_pb2.GenerationOptions()
+WARNINGS = {
+    generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS: {"🙂", "я"},
+    generation_pb2.SOURCE_WARNING_OTHER_SCRIPT: {"я"},
+}
 
 
 def answer(
@@ -23,7 +27,7 @@ def answer(
     options: generation_pb2.GenerationOptions = PLAIN,
 ) -> generation_pb2.GenerateResponse:
     words = source.upper().split()
-    warnings = [generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS] if "🙂" in source else []
+    warnings = [kind for kind, signs in WARNINGS.items() if not signs.isdisjoint(source)]
     total = options.num_hypotheses or 1
     return generation_pb2.GenerateResponse(
         model=model or "capitals",
@@ -50,7 +54,9 @@ def hypothesis(
         text=text + "!" * rank,
         tokens=words,
         token_ids=range(10, 10 + len(words)),
-        stop_reason=generation_pb2.STOP_REASON_EOS,
+        stop_reason=generation_pb2.STOP_REASON_LENGTH
+        if "✂" in text
+        else generation_pb2.STOP_REASON_EOS,
     )
     if options.return_scores or not options.HasField("return_scores"):
         message.score, message.normalized_score = -1.5 - rank, -0.5 - rank

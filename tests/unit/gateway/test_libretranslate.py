@@ -24,12 +24,12 @@ async def test_text_has_a_text_and_an_array_has_an_array() -> None:
     assert none.json() == {"translatedText": []}
 
 
-async def test_a_header_tells_whose_numbers_differ() -> None:
+async def test_a_header_tells_whose_numbers_differ_and_what_was_cut() -> None:
     async with translating("en-de") as (client, _):
-        texts = ["a №1", "b 2", "<p>c №3</p>"]
+        texts = ["a №1", "b 2", "<p>c №3 ✂</p>"]
         some = await client.post("/translate", json={"q": texts, "format": "html", **ENGLISH})
         none = await client.post("/translate", json={"q": "b 2", **ENGLISH})
-    assert some.headers["x-translation-warnings"] == "numbers_differ=0,2"
+    assert some.headers["x-translation-warnings"] == "cut_short=2; numbers_differ=0,2"
     assert set(some.json()) == {"translatedText"}
     assert "x-translation-warnings" not in none.headers
 
@@ -132,7 +132,7 @@ async def test_file_is_translated_and_fetched_once_more() -> None:
 
 async def test_the_answer_tells_what_became_of_the_texts() -> None:
     left = "".join(f"> <p>\n> é{n}\n> </p>\n\n" for n in range(9))
-    pages = ["# good №7\n\n12\n\n`a`\n\n" + left, left.replace("é", "字" * 200)]
+    pages = ["# good №7 ✂\n\n12\n\n`a`\n\n" + left, left.replace("é", "字" * 200)]
     async with translating("en-de") as (client, _):
         answers = [
             await client.post(
@@ -147,11 +147,32 @@ async def test_the_answer_tells_what_became_of_the_texts() -> None:
     left = report.pop("texts_left")
     copied = {"no letter": 2}
     counts = {"translated": 1, "unchanged": 0, "copied": copied, "left": 9}
-    warned = {"line": 1, "text": "good №7", "reason": "numbers differ: 7 -> nothing"}
+    warned = {"line": 1, "text": "good №7 ✂"}
+    warned["reason"] = "numbers differ: 7 -> nothing; cut short: length"
     assert report == counts | {"warned": 1, "texts_warned": [warned]}
     reason = "is HTML within a quote, which is not read"
     assert len(left) == 5
     assert left[0] == {"line": 7, "text": "> <p>\n> é0\n> </p>\n", "reason": reason}
+
+
+@pytest.mark.parametrize("form", ["text", "html"])
+async def test_a_passage_that_the_model_cannot_read_stays(form: str) -> None:
+    text = "<p>моя <b>земля</b></p>" if form == "html" else "моя"
+    async with translating("en-de") as (client, _):
+        body = {"q": [text, "a"], "format": form, "alternatives": 1} | ENGLISH
+        answer = (await client.post("/translate", json=body)).json()
+    assert answer["translatedText"] == [text, "A"]
+    assert answer["alternatives"] == [[], ["A!"]]
+
+
+async def test_a_file_needs_a_name_that_tells_its_format() -> None:
+    async with translating("en-de") as (client, _):
+        for path, data in {
+            "/translate_file": ENGLISH,
+            "/v2/document": {"target_lang": "DE"},
+        }.items():
+            answer = await client.post(path, data=data, files={"file": ("page", b"<p>a</p>")})
+            assert (answer.status_code, "the name 'page' tells no" in answer.text) == (400, True)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be"])

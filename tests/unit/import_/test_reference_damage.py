@@ -196,7 +196,10 @@ def test_a_table_under_another_name_is_found(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "longt5"}, "model_type is 'longt5'; known are marian, m2m_100, t5"),
+        (
+            {"model_type": "longt5"},
+            "model_type 'longt5' is not supported; known are marian, m2m_100, t5",
+        ),
         ({"quantization_config": {"bits": 4}}, "quantization_config: the weights are quantised"),
         ({"d_model": None}, "config.json: d_model is missing"),
         ({"d_model": "16"}, r"d_model is not of type int"),

@@ -37,7 +37,7 @@ def test_bad_lines_are_named_and_skipped(tmp_path: Path) -> None:
         (2, "has 1 columns, needs 2"),
         (3, "has an empty source"),
         (4, "has an empty target"),
-        (5, "is not UTF-8 (byte 3)"),
+        (5, "is not UTF-8: byte 0xE9 after 3 characters; convert it"),
         (6, "is longer than 40 characters"),
     ]
     report = corpus.report(shown=2)
@@ -46,10 +46,26 @@ def test_bad_lines_are_named_and_skipped(tmp_path: Path) -> None:
     assert len(report) == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"no tab here\n", b"\x1f\x8bbroken"])
-def test_a_file_without_pairs_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(OptionError, match=r"a\.tsv"):
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "holds no pair; a line"),
+        (b"no tab here\n", "holds no pair: line 1 has 1 columns, needs 2; a line"),
+        ("a\tb\nc\td\n".encode("utf-16"), "holds no pair: line 1 has a NUL character"),
+        ("a\tb\n".encode("utf-16-le"), "holds no pair: line 1 has a NUL character"),
+        (b"\x1f\x8bbroken", "cannot be read"),
+    ],
+)
+def test_a_file_without_pairs_is_refused_by_name(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    with pytest.raises(OptionError, match=rf"a\.tsv: {reason}"):
         read_pairs(write(tmp_path / "a.tsv", content))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_sentence(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", b"\xef\xbb\xbfa\tb\n")
+    assert read_pairs(path).pairs == [Pair("a", "b")]
 
 
 def test_a_missing_file_is_named_and_how_to_make_one(tmp_path: Path) -> None:

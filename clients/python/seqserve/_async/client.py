@@ -66,15 +66,15 @@ class AsyncClient(AsyncModelClient):
             transport: Sends the calls, instead of gRPC.
 
         Raises:
-            OptionError: The target or ``connections`` is malformed, one of several hosts cannot be
-                resolved, a file of ``tls`` is invalid, or the token would be sent unencrypted.
+            OptionError: A setting is malformed, one of several hosts cannot be resolved, a file of
+                ``tls`` is invalid, or the token would be sent unencrypted.
         """
         self._transport = transport or AsyncGrpcTransport(
             Connection(target, max_message_bytes, tls, token, metadata, connections)
         )
         self._max_message_bytes = max_message_bytes
         calls, availability = CallGroup(self._transport), Availability(target)
-        super().__init__(calls, retry or RetryPolicy(), timeout_s, availability)
+        super().__init__(calls, RetryPolicy() if retry is None else retry, timeout_s, availability)
 
     async def generate(
         self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from seqserve import requests, responses
 from seqserve._sync.calls import CallGroup, messages_of
 from seqserve._transport.connection import Method
+from seqserve.errors import OptionError
 from seqserve.model import Glossary, LanguagePair, Model, Usage
 from seqserve.retry import Attempts, Availability, RetryPolicy
 from seqserve.v1 import model_pb2
@@ -25,6 +26,8 @@ class ModelClient:
         self, calls: CallGroup, retry: RetryPolicy, timeout_s: float, availability: Availability
     ) -> None:
         self._calls = calls
+        if not isinstance(retry, RetryPolicy):
+            raise OptionError(f"retry: {retry!r:.80} is not RetryPolicy(...)")
         self._retry = retry
         self._timeout_s = timeout_s
         self._availability = availability

@@ -73,6 +73,8 @@ class Connection:
         """Maximum number of channels at a time."""
         if not (isinstance(self.connections, int) and self.connections >= 1):
             raise OptionError(f"connections: {connections!r} is not a whole number from 1 on")
+        if not (tls is None or isinstance(tls, TLS)):
+            raise OptionError(f"tls: {tls!r:.80} is not TLS(...), which names its files")
         self._token = metadata_of(token, is_private=tls is not None or is_local(target))
         if metadata is not None and not callable(metadata):
             raise OptionError(f"metadata: {metadata!r:.80} is not a function that returns pairs")

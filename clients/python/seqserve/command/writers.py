@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
-from seqserve.documents.passage import LOST, Passage, Translation, translation_of
+from seqserve.documents.passage import Passage, Translation, translation_of
 from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
@@ -258,8 +258,8 @@ class DocumentWriter(Writer):
             self._add(passage, translation_of(outcome))
 
     def _add(self, passage: Passage, translation: Translation) -> None:
-        if translation.is_lost:
-            self._fail(passage, LOST)
+        if translation.fault:
+            self._fail(passage, translation.fault)
             return
         text = passage.written(translation)
         try:

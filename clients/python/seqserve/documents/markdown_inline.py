@@ -62,7 +62,7 @@ ALONE = re.compile(
 # In place of an image, and as the title of an image or a link; without markup or escapes.
 _TEXTS = re.compile(
     r"((?<=\A!\[)[^\[\]\\`*_~<&\n]+(?=\])"
-    r"|(?<=\s\")[^\"\\&\n]+(?=\"\)\Z)|(?<=\s')[^'\\&\n]+(?='\)\Z))"
+    r"|(?<=\s\")[^\"\\&\n]+(?=\"\s*\)\Z)|(?<=\s')[^'\\&\n]+(?='\s*\)\Z))"
 )
 _IN_MARKUP = Syntax(str, lambda text: re.sub(r"[\[\]\\\"'`*<]", r"\\\g<0>", text))
 _LABEL = re.compile(r"\]\[([^\[\]\n]{1,200})\]")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from seqserve.results import SourceWarning, StopReason
 from seqserve.words import has_words
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ _END = re.compile(r"[^\w\s]|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Where to divide what is more than that: after sentences, or else after words.
 _SENTENCE = re.compile(r"[.!?…][^\w\s]{0,3}(?=\s)|[。！？]|[\n\r\u2028\u2029]")
 _WORD = re.compile(r"\S(?=\s)")
+# A model of bytes may have learnt a script that its vocabulary does not tell.
+_UNREAD = {SourceWarning.UNKNOWN_CHARACTERS, SourceWarning.OTHER_SCRIPT}
 
 
 class ParseError(ValueError):
@@ -69,13 +72,12 @@ class Translation(NamedTuple):
     """Its probable faults, in words."""
 
     @property
-    def is_lost(self) -> bool:
-        """Whether it has neither a letter nor a digit."""
-        return not any(map(str.isalnum, self.text))
-
-
-LOST = "its translation has no letter or digit"
-"""Why a passage stays as it is where its translation is lost."""
+    def fault(self) -> str:
+        """Why its passage stays as it is; empty if it does not."""
+        if not self.text:
+            return "the model does not read its script, or has no answer"
+        is_lost = not any(map(str.isalnum, self.text))
+        return "its translation has no letter or digit" if is_lost else ""
 
 
 def _text(translation: Translation) -> str:
@@ -164,7 +166,9 @@ def parts_of(passage: Passage) -> Iterator[Passage]:
 
 
 def translation_of(result: Result) -> Translation:
-    """Returns the translation of a result, with the alignments of its segments."""
+    """Returns the translation of a result; no text if the model reads the script of no segment."""
+    read = [each.source_warnings for each in result.segments if each.hypotheses]
+    is_unread = all(_UNREAD.issubset(each) for each in read or [result.source_warnings])
     links = _links(result.hypotheses[0], 0, 0)
     for segment in result.segments:
         source, target = segment.source_begin, segment.target_begin
@@ -174,7 +178,14 @@ def translation_of(result: Result) -> Translation:
             # It is in the text as it is.
             places = range(segment.source_end - source)
             links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
-    return Translation(result.text, tuple(links), tuple(map(str, result.warnings)))
+    if is_unread:
+        return Translation("", tuple(links))
+    warnings = [*map(str, result.warnings)]
+    if (reason := result.hypotheses[0].stop_reason) in (StopReason.LENGTH, StopReason.TIME_LIMIT):
+        warnings.append(f"cut short: {reason.value}")
+    if "\N{REPLACEMENT CHARACTER}" in result.text:
+        warnings.append("garbled: some letters of the source")
+    return Translation(result.text, tuple(links), tuple(warnings))
 
 
 def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:

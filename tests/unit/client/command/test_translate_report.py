@@ -36,17 +36,30 @@ def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str
     ]
 
 
-def test_passages_whose_numbers_differ_are_listed(
+def test_passages_that_the_model_cannot_read_are_left(
+    seqserve: Run, tmp_path: Path, reports: list[str]
+) -> None:
+    page, out = tmp_path / "a.md", tmp_path / "out"
+    page.write_text("a\n\nмоя *земля*\n")
+    status, _, err = seqserve("translate", str(page), "-o", str(out))
+    assert (status, out.read_text()) == (1, "A\n\nмоя *земля*\n")
+    assert "line 3: the model does not read its script, or has no answer" in err
+    assert reports == [f"seqserve: {page}: 1 passages translated, 0 copied, 1 left\n"]
+
+
+def test_passages_whose_numbers_differ_or_whose_translation_is_cut_are_listed(
     seqserve: Run, tmp_path: Path, reports: list[str]
 ) -> None:
     page, told = tmp_path / "a.txt", tmp_path / "report.json"
-    page.write_text("room 5\nroom №7\n")
+    page.write_text("room 5\nroom №7 ✂\n")
     argv = [str(page), "-o", str(tmp_path / "out"), "--report", str(told)]
     status, _, err = seqserve("translate", *argv)
     assert (status, err.count("line 2: numbers differ: 7 -> nothing")) == (0, 1)
+    assert "line 2: cut short: length" in err
     assert reports == [f"seqserve: {page}: 2 passages translated, 0 copied, 0 left, 1 warned of\n"]
     [facts] = json.loads(told.read_text())["files"]
-    warned = {"line": 2, "text": "room №7", "reason": "numbers differ: 7 -> nothing"}
+    reason = "numbers differ: 7 -> nothing; cut short: length"
+    warned = {"line": 2, "text": "room №7 ✂", "reason": reason}
     assert (facts["warned"], facts["texts_warned"]) == (1, [warned])
 
 

@@ -75,8 +75,8 @@ def test_code_side_by_side_does_not_become_one(marks: str) -> None:
         ('a ![b]({{< c "d" >}}) e', 'A ![B]({{< c "d" >}}) E'),
         # Texts of images, and titles of links.
         (
-            "a ![b c](d.png \"e 'f'\") [g](h 'i') [![j](k)](l \"m\")",
-            "A ![B C](d.png \"E \\'F\\'\") [G](h 'I') [![J](k)](l \"M\")",
+            "a ![b c](d.png \"e 'f'\") [g](h 'i' ) [![j](k)](l \"m\")",
+            "A ![B C](d.png \"E \\'F\\'\") [G](h 'I' ) [![J](k)](l \"M\")",
         ),
         ('![a](b)\n\n![](c "d")\n\n![`e`](f)', '![A](b)\n\n![](c "D")\n\n![`e`](f)'),
         # Code in shortcodes.

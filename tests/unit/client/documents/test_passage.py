@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -254,6 +255,37 @@ def test_alignments_of_segments_count_from_the_whole_text() -> None:
     # What no model reads is in the text as it is.
     links = (Link(0, 3, 0, 2), Link(5, 6, 4, 5))
     assert translation_of(result_of(message)) == ("Ja. ☺ ", links, ())
+
+
+UNKNOWN = generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS
+UNREAD = [UNKNOWN, generation_pb2.SOURCE_WARNING_OTHER_SCRIPT]
+
+
+@pytest.mark.parametrize(
+    ("warnings", "text"),
+    [
+        ([UNREAD, []], "Ja. ?"),
+        # A model of bytes has only one of them.
+        ([UNREAD, UNREAD[1:]], "Ja. ?"),
+        ([UNREAD, UNREAD], ""),
+    ],
+)
+def test_a_text_whose_script_the_model_does_not_read_has_no_translation(
+    warnings: list[list[Any]], text: str
+) -> None:
+    message = response("Ja. ?")
+    message.source_warnings.extend(UNREAD)
+    for own in warnings:
+        message.segments.add(hypotheses=message.hypotheses, source_warnings=own)
+    # A segment without a letter is in the text as it is.
+    message.segments.add()
+    translation = translation_of(result_of(message))
+    assert (translation.text, bool(translation.fault)) == (text, not text)
+
+
+def test_a_translation_with_characters_that_are_none_is_warned_of() -> None:
+    [warning] = translation_of(result_of(response("Der Wert von \ufffd ist 5."))).warnings
+    assert warning == "garbled: some letters of the source"
 
 
 SENTENCES = "I. " * 3000

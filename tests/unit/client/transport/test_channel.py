@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -298,9 +299,21 @@ def traced() -> list[tuple[str, str]]:
     return [("traceparent", trace.get())]
 
 
-def test_metadata_comes_from_a_function() -> None:
-    with pytest.raises(OptionError, match=r"^metadata: .* is not a function that returns pairs"):
-        Client("localhost:1", metadata=[("a", "b")])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("metadata", [("a", "b")], r".* is not a function that returns pairs"),
+        ("tls", True, r"True is not TLS\(\.\.\.\)"),
+        ("tls", "ca.pem", r"'ca\.pem' is not TLS\(\.\.\.\)"),
+        ("token", 5, "is empty or .* is no text"),
+        ("connections", 0, "0 is not a whole number"),
+        ("connections", 1.5, "1.5 is not a whole number"),
+        ("retry", 0, r"0 is not RetryPolicy\(\.\.\.\)"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_named(setting: str, value: Any, reason: str) -> None:
+    with pytest.raises(OptionError, match=f"^{setting}: {reason}"):
+        Client("localhost:1", **{setting: value})
 
 
 def test_metadata_goes_with_every_attempt_beside_the_token(

@@ -13,7 +13,7 @@ from tests.certificates import Certificates
 from tests.support.process import eventually, until
 from tests.support.sockets import connections_to
 
-from seqserve import TLS, AsyncClient, Client, OptionError
+from seqserve import TLS, AsyncClient, Client
 from seqserve._transport import balance
 from seqserve._transport.channels import AsyncGrpcTransport, GrpcTransport
 from seqserve._transport.connection import Connection, Method
@@ -105,12 +105,6 @@ def test_calls_are_balanced(server: FakeServer) -> None:
         calls = grow(transport, server.target, 2) + hold(transport, 4)
         until(lambda: len(server.peers) == len(calls))
         assert set(Counter(server.peers).values()) == {3}
-
-
-def test_the_number_is_checked() -> None:
-    for number in (0, 1.5):
-        with pytest.raises(OptionError, match=f"^connections: {number} is not a whole number"):
-            Client("localhost:1", connections=number)  # type: ignore[arg-type]
 
 
 def test_every_connection_is_encrypted_and_shows_the_token(certificates: Certificates) -> None:

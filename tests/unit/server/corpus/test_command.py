@@ -102,6 +102,9 @@ def test_files_that_are_none_are_named(corpus: Path, tiny_artifact: Path) -> Non
         main([str(corpus.parent), str(corpus.with_name("out")), *model])
     with pytest.raises(OptionError, match=r"OUT: .*/out\.parquet is named as parquet, but has the"):
         main([str(corpus), str(corpus.with_name("out.parquet")), *model])
+    corpus.with_name("a.csv").touch()
+    with pytest.raises(OptionError, match=r"CORPUS: .*/a\.csv is no plain text: `seqserve tr"):
+        main([str(corpus.with_name("a.csv")), str(corpus.with_name("out.csv")), *model])
     with pytest.raises(OptionError, match=r"OUT: .*in\.txt would be overwritten"):
         main([str(corpus), str(corpus), *model])
     with pytest.raises(OptionError, match=r"^OUT: .*/x+: its journal"):

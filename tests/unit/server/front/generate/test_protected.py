@@ -35,7 +35,7 @@ def spans(text: str, *keep: str, keep_placeholders: bool = True) -> Sequence[Spa
             "{{{user.name}}}",
         ),
         *("${total}", "#{user}", "$HOME", "$t(key)", "%USER%", "[NAME]", "__NAME__", "&nbsp;"),
-        *("<b>", "</b>", "<br/>", '<x id="1"/>', '<a href="https://a.example/">'),
+        *("<b>", "</b>", "<br/>", "<<name>>", '<x id="1"/>', '<a href="https://a.example/">'),
         *(
             "https://a.example/b?c=d&e=f#g",
             "www.a.example",
@@ -69,7 +69,7 @@ def test_placeholders(placeholder: str) -> None:
         "At 3:30 p.m. he weighed 1,250.75 kg and/or more...",
         "Dr. Smith (M.D.) isn't here; e.g. on 1/2 days.",
         "He said: no.Then he left. Rock'n'roll, #1, C & A!",
-        "“Why?” – he asked [twice] at -5 °C.",
+        "“Why?” – << he >> asked [twice] at -5 °C.",
     ],
 )
 def test_what_people_write_is_no_placeholder(text: str) -> None:
