@@ -15,8 +15,9 @@ from typing import Any, cast
 from starlette.responses import JSONResponse, Response
 
 from seqserve.arguments import GenerateOptions
+from seqserve.errors import InvalidArgument
 from seqserve.responses import result_of
-from seqserve.results import Hypothesis, Result, StopReason
+from seqserve.results import Hypothesis, Piece, Result, StopReason
 from seqserve.v1.generation_pb2 import GenerateResponse
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
@@ -96,7 +97,10 @@ async def _complete(call: Call) -> Response:
         call.take_memory(_BYTES_OF_CHOICE * count + tokens)
         return completed(result_of(response))
 
-    done = await call.generate_all(prompts, needed, **options)
+    try:
+        done = await call.generate_all(prompts, needed, **options)
+    except InvalidArgument as error:
+        done = await call.generate_all(prompts, needed, **_unlimited(options, error))
     choices = [choice for each in done for choice in each["choices"]]
     numbered = [{**choice, "index": index} for index, choice in enumerate(choices)]
     head["model"] = done[0]["model"]
@@ -110,8 +114,7 @@ async def _events(
     done: list[_Facts] = []
     first = 0
     for prompt in prompts:
-        stream = call.client.stream(prompt, timeout_s=call.left_s, **options)
-        async with aclosing(stream) as pieces:
+        async with aclosing(_pieces(call, prompt, options)) as pieces:
             async for piece in pieces:
                 choices = [_choice(piece.text)] if piece.text else []
                 if piece.result is not None:
@@ -124,6 +127,25 @@ async def _events(
     if "usage" in head:
         yield _event({**head, "choices": [], "usage": _usage(done)})
     yield "data: [DONE]\n\n"
+
+
+async def _pieces(call: Call, prompt: str, options: GenerateOptions) -> AsyncGenerator[Piece, None]:
+    while True:
+        stream = call.client.stream(prompt, timeout_s=call.left_s, **options)
+        try:
+            async with aclosing(stream) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
+        except InvalidArgument as error:
+            options.update(_unlimited(options, error))
+
+
+def _unlimited(options: GenerateOptions, error: InvalidArgument) -> GenerateOptions:
+    """Drops a length above the model's limit, as libraries send 256; raises any other error."""
+    if error.field != "options.max_decoding_length" or not options["max_decoding_length"]:
+        raise error
+    return {**options, "max_decoding_length": None}
 
 
 def _failed(failure: Failure) -> str:

@@ -98,6 +98,7 @@ def test_sdk_of_openai(answers: dict[str, Any]) -> None:
         "best": KAFFEE,
         "long": ["length", 2],
         "top": [2, 2],
+        "limited": KAFFEE,
         "stopped": "Der Kaffee",
         "are_samples_equal": True,
         "stream": [KAFFEE, KAFFEE],

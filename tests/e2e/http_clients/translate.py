@@ -84,6 +84,8 @@ def openai_sdk(url: str) -> Any:
     one = client.completions.create(model="en-de", prompt=SOURCE, extra_body=pair)
     many = client.completions.create(model="en-de", prompt=[SOURCE] * 20, n=2, best_of=4)
     long = client.completions.create(model="en-de", prompt=SOURCE, max_tokens=2, logprobs=2)
+    # As LangChain sends, above the limit of the model.
+    limited = client.completions.create(model="en-de", prompt=SOURCE, max_tokens=256)
     stopped = client.completions.create(model="en-de", prompt=SOURCE, stop=[" schmeckt"])
     sampling = {"model": "en-de", "prompt": SOURCE, "temperature": 1.0, "top_p": 0.9, "n": 3}
     samples = [client.completions.create(**sampling, seed=7) for _ in range(2)]
@@ -96,7 +98,7 @@ def openai_sdk(url: str) -> Any:
     wrong: dict[str, Any] = {
         "echo": {"echo": True},
         "model": {"model": "gpt-3.5-turbo-instruct"},
-        "max_tokens": {"max_tokens": 100_000},
+        "max_tokens": {"max_tokens": 0},
         "prompt": {"prompt": [1, 2]},
     }
     for name, fields in wrong.items():
@@ -118,6 +120,7 @@ def openai_sdk(url: str) -> Any:
         "best": many.choices[38].text,
         "long": [long.choices[0].finish_reason, len(long.choices[0].logprobs.tokens or [])],
         "top": [len(each) for each in long.choices[0].logprobs.top_logprobs or []],
+        "limited": limited.choices[0].text,
         "stopped": stopped.choices[0].text,
         "are_samples_equal": samples[0].choices == samples[1].choices,
         "stream": ["".join(p.text for p in parts if p.index == number) for number in (0, 1)],

@@ -54,6 +54,7 @@ class FakeServer(
         self.messages: list[Any] = []
         """The messages of bulk calls."""
         self.is_draining = False
+        self.max_decoding_length = 1 << 31
         self._seen: Counter[str] = Counter()
         self._running = 0
         self._lock = threading.Lock()
@@ -229,6 +230,8 @@ class FakeServer(
         words = request.source.split()
         if self.is_draining:
             fail(context, grpc.StatusCode.UNAVAILABLE)
+        if request.options.max_decoding_length > self.max_decoding_length:
+            fail(context, grpc.StatusCode.INVALID_ARGUMENT, "options.max_decoding_length")
         if words[0] == "fail":
             fail(context, grpc.StatusCode[words[1]])
         if words[0] == "busy" and times <= int(words[1]):
@@ -249,12 +252,12 @@ def joined(responses: list[Any]) -> list[Any]:
     return responses[:1]
 
 
-def fail(context: Any, code: grpc.StatusCode) -> None:
+def fail(context: Any, code: grpc.StatusCode, field: str = "source") -> None:
     """Fails like the real server, with the details of the status."""
     status = status_pb2.Status(code=code.value[0], message=f"{code.name.lower()}, says the fake")
     detail = any_pb2.Any()
     if code is grpc.StatusCode.INVALID_ARGUMENT:
-        violation = error_details_pb2.BadRequest.FieldViolation(field="source", description="bad")
+        violation = error_details_pb2.BadRequest.FieldViolation(field=field, description="bad")
         detail.Pack(error_details_pb2.BadRequest(field_violations=[violation]))
         status.details.append(detail)
     if code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE):

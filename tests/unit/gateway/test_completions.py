@@ -83,6 +83,19 @@ async def test_options_reach_the_server_by_its_names(
     assert options == expected
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_more_tokens_than_the_model_writes_are_no_error(
+    client: AsyncClient, server: FakeServer, stream: bool
+) -> None:
+    server.max_decoding_length = 128
+    got = await client.post(PATH, json={"prompt": "a b", "max_tokens": 256, "stream": stream})
+    parts = chunks_of(got) if stream else [got.json()]
+    assert "".join(part["choices"][0]["text"] for part in parts) == "A B"
+    assert [each.options.max_decoding_length for each in server.requests] == [256, 0]
+    wrong = await client.post(PATH, json={"prompt": "fail INVALID_ARGUMENT", "stream": stream})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "prompt")
+
+
 async def test_log_probabilities_are_those_of_each_token(client: AsyncClient) -> None:
     got = await client.post(PATH, json={"prompt": "a b", "logprobs": 1})
     # The first token is one of a prefix, which has none.
