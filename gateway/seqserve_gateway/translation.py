@@ -135,8 +135,9 @@ def warning_header(results: Sequence[Translated]) -> dict[str, str]:
 def suffix_of(file: File, field: str) -> str:
     """Returns the suffix of a file, in lower case; refuses one that is not translated."""
     if (suffix := Path(file.name).suffix.lower()) not in SUFFIXES:
-        reason = f"the suffix of the name {file.name!r} tells no format; use one of "
-        raise refusal(field, reason + ", ".join(SUFFIXES))
+        unnamed = f"the name {file.name!r} has no suffix, which tells the format"
+        reason = f"the format of {file.name} is not supported" if suffix else unnamed
+        raise refusal(field, f"{reason}; use one of {', '.join(SUFFIXES)}")
     return suffix
 
 
