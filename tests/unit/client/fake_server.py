@@ -230,7 +230,8 @@ class FakeServer(
         words = request.source.split()
         if self.is_draining:
             fail(context, grpc.StatusCode.UNAVAILABLE)
-        if request.options.max_decoding_length > self.max_decoding_length:
+        options = getattr(request, "options", generation_pb2.GenerationOptions())
+        if options.max_decoding_length > self.max_decoding_length:
             fail(context, grpc.StatusCode.INVALID_ARGUMENT, "options.max_decoding_length")
         if words[0] == "fail":
             fail(context, grpc.StatusCode[words[1]])
