@@ -41,7 +41,7 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 test: $(VENV)/.ready build/http-clients/.ready ## Run all tests, also against other engines and of the README: 20 to 40 minutes on two cores.
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(APART)
 	$(BIN)/pytest -m parity $$(grep -rl mark.parity tests --include 'test_*.py' | sort) --numprocesses 2 --dist worksteal
-	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py tests/e2e/test_http_clients.py
+	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py tests/e2e/test_http_clients.py $(SIDE_BY_SIDE)
 
 fuzz: $(VENV)/.ready ## Look for examples that break a property, others in each run, and more.
 	$(BIN)/pytest tests/property tests/e2e/test_fuzz.py $(SIDE_BY_SIDE) --hypothesis-profile fuzz

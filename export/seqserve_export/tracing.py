@@ -14,6 +14,7 @@ import torch
 from onnxscript import TracedOnnxFunction, ir, opset21
 from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from seqserve_export.program import Choice, Program
 
@@ -25,8 +26,6 @@ ATTENTION_OPSET = 24
 
 _SMALL = 1024
 """Numbers of a tensor that is copied for the exporter."""
-
-_LINEAR = torch.ops.aten.linear.default
 
 
 def _copied(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -48,6 +47,25 @@ with suppress(ImportError, AttributeError):
     make = cache(ONNXRegistry.from_torchlib)
     ONNXRegistry.from_torchlib = partial(_copied, make)  # type: ignore[method-assign]
 
+_decompose: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
+
+
+def _decomposed(
+    program: ExportedProgram, table: dict[Any, Callable[..., Any]] | None = None, *rest: Any
+) -> ExportedProgram:
+    """Traces a program once more only if an operator has no translation.
+
+    The exporter does so in any case, which would take half of the time of an export.
+    """
+    operators = {node.target for node in program.graph.nodes if hasattr(node.target, "_schema")}
+    operators -= _TRANSLATIONS.keys()
+    if table is None or any(each in table or each._schema.is_mutable for each in operators):
+        return _decompose(program, table, *rest)
+    return program
+
+
+ExportedProgram.run_decompositions = _decomposed  # type: ignore[method-assign]
+
 
 def trace(program: Program) -> ir.Model:
     """Exports one graph; its large constants are the program's own tensors, not copies of them."""
@@ -68,8 +86,9 @@ def _fork(choice: Choice) -> Fork:
 
 
 def _traced(program: Program) -> ir.Model:
-    # It logs missing operators of torchvision, and warns of a deprecation in its own code.
-    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    # It logs missing operators of torchvision and nodes outside of modules, and warns of a
+    # deprecation in its own code.
+    logging.getLogger("torch.onnx._internal.exporter").setLevel(logging.ERROR)
     module = program.module.eval()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore", FutureWarning)
@@ -81,7 +100,7 @@ def _traced(program: Program) -> ir.Model:
             input_names=[value.name for value in program.inputs],
             output_names=program.outputs,
             opset_version=_OPSET,
-            custom_translation_table={_LINEAR: _linear},
+            custom_translation_table=_TRANSLATIONS,
             dynamo=True,
             verbose=False,
             optimize=False,
@@ -150,6 +169,20 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
     )
     width = opset21.Shape(weight, start=0, end=1)
     return opset21.Reshape(product, opset21.Concat(leading, width, axis=0))
+
+
+def _subtracted(x: Any, number: float, *_: Any) -> Any:
+    return opset21.Sub(opset21.CastLike(opset21.Constant(value_float=float(number)), x), x)
+
+
+_ATEN = torch.ops.aten
+_TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    _ATEN.linear.default: _linear,
+    _ATEN.detach_.default: lambda x: opset21.Identity(x),
+    _ATEN.to.dtype: lambda x, dtype, *_: opset21.Cast(x, to=dtype),
+    _ATEN.rsub.Scalar: _subtracted,
+}
+"""Operators that the exporter cannot translate, or translates otherwise."""
 
 
 def _clear_notes(model: ir.Model) -> None:

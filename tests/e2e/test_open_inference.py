@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.support.endless_model import MAX_TARGET, NAME
+from tests.support.endless_model import NAME
 from tests.support.process import PATIENCE_S, ROOT, ServerProcess
 
 from seqserve import Client
@@ -89,42 +89,9 @@ def test_texts_are_answered(call: Run, expected: dict[str, list[Any]]) -> None:
     assert found == expected | {"version": "1", "id": "mine"}
 
 
-def test_column_inputs_give_column_outputs(call: Run, expected: dict[str, list[Any]]) -> None:
-    found = call(triton.infer, TEXTS, shape=[3, 1], outputs=["score", "text"], parameters=SHORT)
-    assert list(found) == ["version", "id", "score", "text"]
-    for name in ("score", "text"):
-        assert found[name] == [[value] for value in expected[name]]
-
-
-def test_typed_contents_give_typed_contents(call: Run, expected: dict[str, list[Any]]) -> None:
-    assert call(triton.infer_typed, TEXTS) == expected
-
-
 def test_both_clients_can_be_in_one_process(call: Run) -> None:
     ours, theirs = call(triton.beside_ours, TEXTS[0])
     assert ours == theirs
-
-
-INVALID = "StatusCode.INVALID_ARGUMENT"
-BAD: dict[str, tuple[list[str], dict[str, Any], str, str]] = {
-    "text too long": (["a 1 " * 60], {}, INVALID, "inputs.text[0]: "),
-    "unknown": (TEXTS, {"parameters": {"warmth": 1}}, INVALID, "parameters: 'warmth'"),
-    "deadline": (
-        TEXTS,
-        {"client_timeout": 0.3, "parameters": {"min_decoding_length": MAX_TARGET}},
-        "StatusCode.DEADLINE_EXCEEDED",
-        "",
-    ),
-}
-
-
-@pytest.mark.parametrize(("texts", "given", "status", "message"), BAD.values(), ids=BAD)
-def test_bad_call(
-    call: Run, texts: list[str], given: dict[str, Any], status: str, message: str
-) -> None:
-    found = call(triton.refused, texts, **{"parameters": SHORT} | given)
-    assert found[0] == status, found
-    assert found[1].startswith(message)
 
 
 def test_model_is_unloaded_and_loaded_again(call: Run) -> None:

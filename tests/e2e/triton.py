@@ -21,18 +21,12 @@ def _client(target: str) -> Any:
     return grpc.InferenceServerClient(target)
 
 
-def _input(texts: Sequence[str], shape: Sequence[int]) -> Any:
+def _input(texts: Sequence[str]) -> Any:
     from tritonclient import grpc
 
-    tensor = grpc.InferInput("text", list(shape), "BYTES")
-    tensor.set_data_from_numpy(np.array(texts, dtype=object).reshape(shape))
+    tensor = grpc.InferInput("text", [len(texts)], "BYTES")
+    tensor.set_data_from_numpy(np.array(texts, dtype=object))
     return tensor
-
-
-def _outputs(names: Sequence[str]) -> Any:
-    from tritonclient import grpc
-
-    return [grpc.InferRequestedOutput(name) for name in names] or None
 
 
 def _answer(result: Any) -> Answer:
@@ -52,8 +46,6 @@ def infer(
     model: str,
     texts: Sequence[str],
     *,
-    shape: Sequence[int] = (),
-    outputs: Sequence[str] = (),
     parameters: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Answer:
@@ -61,41 +53,11 @@ def infer(
     with _client(target) as client:
         result = client.infer(
             model,
-            [_input(texts, shape or [len(texts)])],
-            outputs=_outputs(outputs),
+            [_input(texts)],
             parameters=dict(parameters or {}),
             **more,
         )
         return _answer(result)
-
-
-def refused(target: str, model: str, texts: Sequence[str], **more: Any) -> tuple[str, str]:
-    from tritonclient.utils import InferenceServerException
-
-    try:
-        answer = infer(target, model, texts, **more)
-    except InferenceServerException as error:
-        return str(error.status()), str(error.message())
-    raise AssertionError(f"the call went well: {answer}")
-
-
-def infer_typed(target: str, model: str, texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Sends texts as typed contents, which tritonclient itself never does."""
-    import grpc
-    from tritonclient.grpc import service_pb2, service_pb2_grpc
-
-    request = service_pb2.ModelInferRequest(model_name=model)
-    tensor = request.inputs.add(name="text", datatype="BYTES", shape=[len(texts)])
-    tensor.contents.bytes_contents.extend(text.encode() for text in texts)
-    request.parameters["max_decoding_length"].int64_param = 12
-    with grpc.insecure_channel(target) as channel:
-        response = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request)
-    assert not response.raw_output_contents
-    return {
-        output.name: [text.decode() for text in output.contents.bytes_contents]
-        or list(output.contents.fp32_contents)
-        for output in response.outputs
-    }
 
 
 def stream(
@@ -112,7 +74,7 @@ def stream(
         for number, (texts, parameters) in enumerate(requests):
             client.async_stream_infer(
                 model,
-                [_input(texts, [len(texts)])],
+                [_input(texts)],
                 request_id=str(number),
                 parameters=dict(parameters),
             )
@@ -137,7 +99,7 @@ def describe(target: str, model: str) -> dict[str, Any]:
 
 def statistics(target: str, model: str) -> dict[str, Any]:
     with _client(target) as client:
-        client.infer(model, [_input(["a", "b"], [2])], parameters={"max_decoding_length": 3})
+        client.infer(model, [_input(["a", "b"])], parameters={"max_decoding_length": 3})
         [found] = client.get_inference_statistics(model, as_json=True)["model_stats"]
         return dict(found)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqserve_server.engine.candidates import Candidates, Choice, Layout
+from seqserve_server.engine.decoder_state import untouched
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import MASKED_LOGIT
 
@@ -64,7 +65,7 @@ class CandidateBlock:
         shape = groups, self._size = allowed_shape(capacity)
         self._tokens = np.zeros(shape, np.int64)
         self._rows = np.zeros(groups * slots, np.int64)
-        self._kept = [np.zeros((groups, *table.shape), table.dtype) for table in tables]
+        self._kept = [untouched((groups, *table.shape), table.dtype) for table in tables]
         self.inputs: dict[str, Array] = {
             "allowed_tokens": self._tokens,
             "allowed_rows": self._rows,

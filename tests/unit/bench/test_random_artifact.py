@@ -4,45 +4,45 @@ from pathlib import Path
 import pytest
 import torch
 from bench import random_artifact
-from bench.models import BART_LARGE, marian_base, write_unproven
+from bench.models import BART_LARGE, marian_base
 from bench.random_artifact import random_model, trace, write
 from tests.tiny import cut_down
 
 from seqserve_export.fp16_conversion import halve
-from seqserve_export.options import Precision
-from seqserve_export.pipeline import Rounding
 from seqserve_server.artifact.manifest import FILE, WEIGHTS, Manifest
 
 TINY = cut_down(BART_LARGE)
 """Of the shapes the one with most tables: its positions are learned."""
 
 
-@pytest.mark.parity
-def test_an_artifact_on_traced_graphs_is_the_exported_one(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
-    trace(TINY, tmp_path / "tiny")
-    rounding = Rounding(precision=Precision.FP16)
-    exported = write_unproven(random_model(TINY), tmp_path / "r", "tiny", rounding=rounding)
-    assert not (tmp_path / "tiny" / WEIGHTS).exists()
-    write(halve(random_model(TINY)), tmp_path / "tiny", tmp_path / "written")
-    assert Manifest.load(tmp_path / "written") == Manifest.load(exported)
+    folder = tmp_path_factory.mktemp("traced") / "tiny"
+    trace(TINY, folder)
+    return folder
 
 
 @pytest.mark.parity
-def test_other_weights_have_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace(TINY, tmp_path / "tiny")
+def test_an_artifact_on_traced_graphs_is_the_exported_one(traced: Path, tmp_path: Path) -> None:
+    assert not (traced / WEIGHTS).exists()
+    write(halve(random_model(TINY)), traced, tmp_path / "written")
+    # Which has the digest of the weights that were exported.
+    assert Manifest.load(tmp_path / "written") == Manifest.read(traced)
+
+
+@pytest.mark.parity
+def test_other_weights_have_another_digest(traced: Path, tmp_path: Path) -> None:
     other = halve(random_model(TINY))
     with torch.no_grad():
         other.target_embedding.weight *= 2
-    write(other, tmp_path / "tiny", tmp_path / "written")
-    assert (
-        Manifest.load(tmp_path / "written").files[WEIGHTS]
-        != (Manifest.read(tmp_path / "tiny").files[WEIGHTS])
-    )
-    assert (tmp_path / "tiny" / FILE).exists()
+    write(other, traced, tmp_path / "written")
+    digest = Manifest.load(tmp_path / "written").files[WEIGHTS]
+    assert digest != Manifest.read(traced).files[WEIGHTS]
+    assert (traced / FILE).exists()
     larger = halve(random_model(dataclasses.replace(TINY, width=128)))
     with pytest.raises(ValueError, match="has 51200 bytes"):
-        write(larger, tmp_path / "tiny", tmp_path / "larger")
+        write(larger, traced, tmp_path / "larger")
 
 
 def test_no_weight_is_zero_or_stands_twice() -> None:

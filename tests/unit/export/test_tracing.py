@@ -1,12 +1,15 @@
 import gc
 import weakref
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
+from onnx.reference import ReferenceEvaluator
 from onnxscript import ir
 from torch import Tensor, nn
 
+from seqserve_export import tracing
 from seqserve_export.program import Input, Program
 from seqserve_export.tracing import trace
 
@@ -53,3 +56,32 @@ def test_nothing_keeps_the_module_once_its_graph_is_gone() -> None:
     del module, graph, value
     gc.collect()
     assert [each() for each in kept] == [None] * 4
+
+
+class Rewritten(nn.Module):
+    """Changes its tensor, or has an operator that ONNX lacks."""
+
+    def __init__(self, changes: bool) -> None:
+        super().__init__()
+        self.changes = changes
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x + 1).mul_(3) if self.changes else nn.functional.pairwise_distance(x, x + 2)
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_operators_without_a_translation_are_decomposed(changes: bool) -> None:
+    module, x = Rewritten(changes), torch.arange(16.0).reshape(2, 8)
+    inputs = [Input("x", torch.zeros(2, 8), (0,))]
+    model = ir.serde.serialize_model(trace(Program(module=module, inputs=inputs, outputs=["y"])))
+    [y] = ReferenceEvaluator(model).run(None, {"x": x.numpy()})
+    np.testing.assert_allclose(y, module(x).numpy(), rtol=1e-6)
+
+
+def test_a_graph_whose_operators_have_translations_is_traced_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decompose = Mock()
+    monkeypatch.setattr(tracing, "_decompose", decompose)
+    assert traced(Layers())
+    decompose.assert_not_called()

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.unit.import_.conftest import MakeCheckpoint
 
+from seqserve_server.artifact.manifest import Manifest
+
 pytestmark = pytest.mark.parity
 
 VOCABULARY, WIDTH, FEED_FORWARD = 12_288, 1024, 4096
@@ -113,6 +115,8 @@ def test_memory_of_an_import_is_that_of_its_checkpoint(
     # A process of its own: this one has run what leaves its memory larger.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         peaks = pool.apply(_peaks, (small, tmp_path / "large", tmp_path / "models"))
+    rounded = Manifest.read(tmp_path / "models" / "int8" / "1").quantization
+    assert rounded is not None and rounded.caches == "float"
     shares = {name: (part / size, whole / size) for name, (part, whole) in peaks.items()}
     # A page that two mappings of one file show counts twice in the second number.
     # Samples see more or less of short peaks, at int8 from 0.9 to 1.4; another copy would add 1.

@@ -1,5 +1,5 @@
 import pytest
-from tests.unit.server.front.golden.drawing import SERVERS
+from tests.unit.server.front.golden.calls import SERVERS
 from tests.unit.server.front.golden.recording import front, recorded
 
 

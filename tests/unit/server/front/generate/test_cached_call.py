@@ -69,29 +69,6 @@ def rig(engine: Engine) -> Rig:
     return Rig(engine)
 
 
-async def test_equal_requests_share_one_answer(engine: Engine, rig: Rig) -> None:
-    calls = [rig.begin() for _ in range(3)]
-    assert len(engine.begun) == 1
-    engine.end(ANSWER)
-    assert await asyncio.gather(*calls) == [ANSWER] * 3
-    assert rig.counts.lookups == {"hit": 0, "joined": 2, "miss": 1}
-
-
-async def test_the_next_one_gets_what_is_kept(engine: Engine, rig: Rig) -> None:
-    first = rig.begin()
-    engine.end(ANSWER)
-    assert await first == await rig.begin() == ANSWER
-    assert len(engine.begun) == 1
-    assert rig.counts.lookups == {"hit": 1, "joined": 0, "miss": 1}
-
-
-async def test_others_run_beside_it(engine: Engine, rig: Rig) -> None:
-    first, second = rig.begin(7), rig.begin(8)
-    assert len(engine.begun) == 2
-    engine.end(ANSWER)
-    assert await second == ANSWER and not first.done()
-
-
 @pytest.mark.parametrize("own", [QueueFull("full", 1.0), DeadlinePassed(Stage.QUEUE), None])
 async def test_the_end_of_one_by_itself_is_not_that_of_the_others(
     engine: Engine, rig: Rig, own: ServiceError | None
@@ -126,15 +103,6 @@ async def test_an_error_of_ours_is_not_that_of_the_others(engine: Engine, rig: R
         with pytest.raises(ZeroDivisionError):
             await first
         assert await other == ANSWER
-
-
-async def test_who_stops_waiting_disturbs_nobody(engine: Engine, rig: Rig) -> None:
-    first, impatient, other = (rig.begin() for _ in range(3))
-    impatient.cancel()
-    assert engine.cancelled == []
-    engine.end(ANSWER)
-    assert await asyncio.gather(first, other) == [ANSWER] * 2
-    assert len(engine.begun) == 1
 
 
 async def test_one_that_leaves_after_its_answer_leaves_the_next_flight_alone(

@@ -1,14 +1,14 @@
 """Calls a front over a scripted engine, and writes down all that a caller and the engine see of it.
 
-``python -m tests.unit.server.front.golden.recording`` draws the calls anew and records them; a
-commit that changes ``answers.jsonl.gz`` says why.
+``python -m tests.unit.server.front.golden.recording`` makes the recorded calls again and records
+what is seen of them now; a commit that changes ``answers.jsonl.gz`` says why. The calls were drawn
+at random once; :func:`write` takes more.
 """
 
 import asyncio
 import base64
 import gzip
 import json
-import random
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from tests.unit.server.front.echo import PATIENCE_S, byte_tokenizer, manifest
-from tests.unit.server.front.golden.drawing import GLOSSARY, OTHERS, SERVERS, Call, calls
+from tests.unit.server.front.golden.calls import GLOSSARY, OTHERS, SERVERS, Call
 from tests.unit.server.front.golden.scripted_engine import Script, ScriptedEngines
 from tests.unit.server.front.service import rollout_of
 
@@ -267,15 +267,17 @@ def _spec(spec: Spec) -> dict[str, Any]:
     return written
 
 
-async def _record() -> None:
+async def write(calls: list[Call]) -> None:
+    """Makes calls and writes what was seen of them in the place of what was recorded."""
     with gzip.GzipFile(FILE, "wb", mtime=0) as file:
         for name in SERVERS:
             async with front(name) as running:
-                for call in calls(name, random.Random(name)):
-                    seen = await running.record(call)
-                    entry = json.dumps({"call": call.written(), "seen": seen}, ensure_ascii=False)
-                    file.write(f"{entry}\n".encode())
+                for call in calls:
+                    if call.server == name:
+                        seen = await running.record(call)
+                        entry = {"call": call.written(), "seen": seen}
+                        file.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())
 
 
 if __name__ == "__main__":
-    asyncio.run(_record())
+    asyncio.run(write([call for call, _ in recorded()]))
