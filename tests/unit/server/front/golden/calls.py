@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2 as pb
-from seqserve_server.artifact.template import Template
+from seqserve_server.artifact.records import Template
 
 SERVERS: dict[str, dict[str, Any]] = {
     "plain": {},
