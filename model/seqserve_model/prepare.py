@@ -33,7 +33,9 @@ from seqserve_model.options import (
 from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
 
-_EPILOG = """\
+_ABOUT = """\
+Makes one TSV file of sentence pairs to train on.
+
 ARCHIVES come from https://www.manythings.org/anki. https://tatoeba.org/downloads has the sentences
 of each language and the links of each pair. Detailed sentences name their users, whom the result
 then credits. Two concatenated bzip2 files are one file.
@@ -121,13 +123,8 @@ class Counts:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs ``seqserve prepare``."""
-    options = parse(
-        PrepareOptions,
-        sys.argv[1:] if argv is None else argv,
-        prog="seqserve prepare",
-        description="Makes one TSV file of sentence pairs to train on.",
-        epilog=_EPILOG,
-    )
+    argv = sys.argv[1:] if argv is None else argv
+    options = parse(PrepareOptions, argv, prog="seqserve prepare", description=_ABOUT)
     counts = prepare(_rows(options), options.out)
     _say(f"{options.out}: {counts}")
     return 0

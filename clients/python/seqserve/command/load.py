@@ -27,7 +27,9 @@ from seqserve.load.result import Result, details_of, finite, result_of
 from seqserve.options import flag_of, parse
 from seqserve.output import json_line
 
-_EPILOG = """\
+_ABOUT = """\
+Sends load to a server and reports how long its answers take.
+
 Three ways to send:
   --max-concurrency N   closed loop: always N requests in flight; shows the highest throughput
   --request-rate R      open loop: R requests a second at random times, as from users, however slow
@@ -62,14 +64,7 @@ examples:
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if nothing was answered."""
-    options = parse(
-        LoadOptions,
-        argv,
-        prog="seqserve load",
-        description="Sends load to a server and reports how long its answers take.",
-        epilog=_EPILOG,
-        hidden=HIDDEN,
-    )
+    options = parse(LoadOptions, argv, prog="seqserve load", description=_ABOUT, hidden=HIDDEN)
     if options.compare:
         return _compare(options)
     for name in ("save_result", "html"):

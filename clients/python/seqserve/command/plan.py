@@ -21,7 +21,9 @@ from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.options import parse
 from seqserve.output import aligned, json_line
 
-_EPILOG = """\
+_ABOUT = """\
+Computes how many servers a rate needs, and which resources each needs.
+
 It looks for the highest rate at which one server answers 99 of 100 requests in time, as `seqserve
 load --find-rate` does, and divides. Use your own texts: long ones take longer, and so lower the
 capacity of a server.
@@ -36,14 +38,7 @@ examples:
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse(
-        PlanOptions,
-        argv,
-        prog="seqserve plan",
-        description="Computes how many servers a rate needs, and which resources each needs.",
-        epilog=_EPILOG,
-        hidden=HIDDEN,
-    )
+    options = parse(PlanOptions, argv, prog="seqserve plan", description=_ABOUT, hidden=HIDDEN)
     measured = measured_replica(options)
     plan = CapacityPlan(
         rate_per_s=options.rate, headroom=options.headroom, replica=measured.replica
