@@ -179,7 +179,7 @@ class Checkpoint:
         self._places: dict[str, tuple[Weights, str]] = {}
         for file in weights:
             opened = open_weights(file)
-            for name in opened.names():
+            for name in opened.shapes:
                 self._add(opened, name)
 
     def _add(self, file: Weights, name: str) -> None:
@@ -202,7 +202,7 @@ class Checkpoint:
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a weight."""
         file, stored = self._place(name)
-        return file.shape(stored)
+        return file.shapes[stored]
 
     def tensor(self, name: str) -> Tensor:
         """Reads a weight as fp32.

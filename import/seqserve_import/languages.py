@@ -14,7 +14,7 @@ from seqserve_import.ctranslate2.checkpoint import CTranslate2Checkpoint, packag
 from seqserve_import.files import read_optional_object
 from seqserve_import.generation import forced_first_token
 from seqserve_import.marian.checkpoint import MarianCheckpoint
-from seqserve_import.tokenizers.languages import TAG, language_of
+from seqserve_import.tokenizers.special import TAG, language_of
 from seqserve_server.artifact.template import Template
 
 Tokens = Collection[str]
@@ -53,7 +53,7 @@ def template_of(
     # Texts of the Web have pieces such as en_US.
     if kind in ("m2m_100", "mbart") and any(map(language_of, added)):
         tokens = set(added)
-    template = _FAMILIES.get(kind, _none)(checkpoint, tokens, target)
+    template = _FAMILIES[kind](checkpoint, tokens, target) if kind in _FAMILIES else Template()
     forced = forced_first_token(checkpoint.recommended)
     if forced is not None and forced not in target:
         raise checkpoint.generation.wrong("forced_bos_token_id", "is not a token")
@@ -110,10 +110,6 @@ def _named_pairs(checkpoint: Checkpoint) -> Iterable[list[tuple[str, str]]]:
 
 def _is_common(code: str) -> bool:
     return len(folded(code).name) == 2 and langcodes.tag_is_valid(code)
-
-
-def _none(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
-    return Template()
 
 
 def _marian(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:

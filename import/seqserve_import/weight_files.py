@@ -4,8 +4,10 @@ Each weight is a separate mapping into the file: reading it touches no other, an
 gives its memory back, whatever else is still in use.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -13,20 +15,18 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 
-class Weights(Protocol):
+class Weights(ABC):
     """The weights of one file."""
 
-    def names(self) -> list[str]:
-        """Lists the weights."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """By the names of the weights, which are not read for it."""
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a weight without reading it."""
-
+    @abstractmethod
     def tensor(self, name: str) -> Tensor:
-        """Reads a weight as stored."""
+        """Reads or maps a weight as stored; as fp32 if it has eight bits."""
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of a weight as stored."""
+        """Reads some rows of a weight, ``[end - start, ..]``."""
         return self.tensor(name)[start:end]
 
 
@@ -34,24 +34,17 @@ class Safetensors(Weights):
     """A safetensors file."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the names."""
         self._path = path
-        self._names = list(self._opened().keys())
-
-    def names(self) -> list[str]:
-        """Lists the weights."""
-        return self._names
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a weight without reading it."""
-        return tuple(self._opened().get_slice(name).get_shape())
+        opened = self._opened()
+        names = opened.keys()
+        self.shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of a weight as stored."""
+        """Reads some rows of a weight alone."""
         return self._opened().get_slice(name)[start:end]  # type: ignore[no-any-return]
 
     def tensor(self, name: str) -> Tensor:
-        """Maps a weight as stored."""
+        """Maps a weight."""
         return self._opened().get_tensor(name)  # type: ignore[no-any-return]
 
     def _opened(self) -> Any:
@@ -81,17 +74,10 @@ class TorchFile(Weights):
             # A shape may repeat its rows without end, which would be written out.
             if tensor.nbytes > tensor.untyped_storage().nbytes():
                 raise ValueError(f"{name} is larger than its stored data")
-
-    def names(self) -> list[str]:
-        """Lists the weights."""
-        return list(self._tensors)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a weight without reading it."""
-        return tuple(self._tensors[name].shape)
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
     def tensor(self, name: str) -> Tensor:
-        """Maps a weight as stored."""
+        """Maps a weight."""
         tensor = self._tensors[name]
         storage = tensor.untyped_storage()
         start = getattr(storage, "_checkpoint_offset", None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.family import Change, Family
@@ -30,7 +30,8 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
         if theirs in checkpoint.names:
             used.add(theirs)
             try:
-                tensor = (_changed_by(family, name) or _same)(checkpoint.tensor(theirs))
+                tensor, change = checkpoint.tensor(theirs), _changed_by(family, name)
+                tensor = change(tensor) if change else tensor
             except (IndexError, RuntimeError):  # of other dimensions than the change takes
                 raise _misshapen(checkpoint, theirs, "another one") from None
         elif name in family.computed:
@@ -56,10 +57,6 @@ def _check_finite(checkpoint: Checkpoint, name: str) -> None:
             f"{checkpoint.folder}: the weight {name} has numbers that are not finite (NaN or"
             " infinite); take another copy or an earlier state of the checkpoint"
         )
-
-
-def _same(tensor: Tensor) -> Tensor:
-    return tensor
 
 
 def check_tables(checkpoint: Checkpoint, family: Family) -> None:

@@ -271,7 +271,7 @@ def to_plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def from_plain(kind: type[T], section: str, values: Mapping[str, Any]) -> T:
-    """Builds a dataclass from a section of a TOML or JSON file; fields may have a ``minimum``."""
+    """Builds a dataclass from a section of a TOML or JSON file; fields may have bounds."""
     hints = typing.get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     read = {}
@@ -283,6 +283,9 @@ def from_plain(kind: type[T], section: str, values: Mapping[str, Any]) -> T:
         minimum = fields[name].metadata.get("minimum")
         if minimum is not None and value < minimum:
             raise OptionError(f"{key}: {value} is less than {minimum:g}, the smallest allowed")
+        # Written so that it refuses nan too.
+        if (most := fields[name].metadata.get("maximum")) is not None and not value <= most:
+            raise OptionError(f"{key}: {value} is more than {most:g}, the largest allowed")
     return kind(**read)
 
 

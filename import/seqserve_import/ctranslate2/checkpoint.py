@@ -9,9 +9,8 @@ from typing import Any
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.ctranslate2.weights import FILE, ModelBin
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes, read_optional_object
-from seqserve_import.marian.folder import HUGGING_FACE, Vocabularies
-from seqserve_import.tokenizers.added import CONTROLS
-from seqserve_import.tokenizers.languages import language_of
+from seqserve_import.marian.checkpoint import HUGGING_FACE, Vocabularies
+from seqserve_import.tokenizers.special import CONTROLS, language_of
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 MODEL_TYPE = "ctranslate2"
@@ -66,7 +65,7 @@ class CTranslate2Checkpoint(Checkpoint):
         """
         self.folder, self.model = folder, model
         weights = ModelBin(model / FILE)
-        self._places = {name: (weights, name) for name in weights.names()}
+        self._places = {name: (weights, name) for name in weights.shapes}
         self.attributes: Mapping[str, float] = weights.attributes
         path = model / "config.json"
         self.config = Settings(path, {**read_optional_object(path), "model_type": MODEL_TYPE})

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from seqserve_import.files import AGAIN, CheckpointError, check_regular
+from seqserve_import.weight_files import Weights
 
 FILE = "model.bin"
 SPECIFICATION = "TransformerSpec"
@@ -53,7 +54,7 @@ class _Array(NamedTuple):
         )
 
 
-class ModelBin:
+class ModelBin(Weights):
     """The weights of a file, as floats also if it has eight or sixteen bits.
 
     Fused projections are read apart: ``self_attention/linear_0[query]/weight``.
@@ -97,14 +98,7 @@ class ModelBin:
         for name, array in weights.items():
             self._check_scale(name, array)
             self._arrays |= self._parts(name, array)
-
-    def names(self) -> list[str]:
-        """Lists the weights."""
-        return list(self._arrays)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a weight without reading it."""
-        return self._arrays[name].shape
+        self.shapes = {name: array.shape for name, array in self._arrays.items()}
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
         """Reads some rows of a weight, ``[end - start, ..]``."""

@@ -71,12 +71,8 @@ def mbart(checkpoint: Checkpoint) -> Family:
 
 def with_learned_positions(checkpoint: Checkpoint, norm_position: NormPosition) -> Family:
     """Reads a model with trained tables of positions."""
-    tables = dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), _usable_rows)
-    return bart_like(checkpoint, changes=tables, norm_position=norm_position, embedding_norm=True)
-
-
-def _usable_rows(table: Tensor) -> Tensor:
-    return with_extra_position(table[_OFFSET:])
+    changes = {"*_positions.table": lambda table: with_extra_position(table[_OFFSET:])}
+    return bart_like(checkpoint, changes=changes, norm_position=norm_position, embedding_norm=True)
 
 
 def bart_like(

@@ -8,8 +8,7 @@ from torch import Tensor
 from seqserve_import.checkpoint import MAX_LAYERS, MAX_WIDTH, Checkpoint, Settings
 from seqserve_import.families.bart import fairseq_sinusoids
 from seqserve_import.family import Change, Family, activation_of, end_token, with_extra_position
-from seqserve_import.marian.checkpoint import MarianCheckpoint
-from seqserve_import.marian.folder import Vocabularies
+from seqserve_import.marian.checkpoint import MarianCheckpoint, Vocabularies
 from seqserve_model.config import DecoderCell, NormPosition, PositionScheme, TransformerConfig
 
 # fmt: off

@@ -74,6 +74,7 @@ def t5(checkpoint: Checkpoint) -> Family:
     """Reads T5: no biases, RMS norms, positions in the attention logits, which are not scaled."""
     config = checkpoint.config
     activation, is_gated = _activation(config)
+    is_umt5 = config.text("model_type") == "umt5"
     embeddings = find_embeddings(
         checkpoint,
         shared="shared.weight",
@@ -106,7 +107,7 @@ def t5(checkpoint: Checkpoint) -> Family:
             norm_epsilon=config.real("layer_norm_epsilon", 1e-6),
             projection_bias=False,
             activation=activation,
-            positions=_positions(config),
+            positions=PositionScheme.T5_LAYERS if is_umt5 else PositionScheme.T5,
             relative_buckets=config.size("relative_attention_num_buckets", 32),
             relative_bucket_distance=config.size("relative_attention_max_distance", 128),
             shared_embeddings=embeddings.shared_embeddings,
@@ -123,11 +124,6 @@ def t5(checkpoint: Checkpoint) -> Family:
         changes=changes,
         unused=(*embeddings.others, _UNUSED),
     )
-
-
-def _positions(config: Settings) -> PositionScheme:
-    is_umt5 = config.text("model_type") == "umt5"
-    return PositionScheme.T5_LAYERS if is_umt5 else PositionScheme.T5
 
 
 def _scales_output(config: Settings) -> bool:

@@ -14,11 +14,9 @@ from tokenizers import AddedToken
 
 from seqserve_import.checkpoint import MAX_SIZE
 from seqserve_import.files import CheckpointError, read_optional_object
-from seqserve_import.tokenizers.languages import language_of
-from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
+from seqserve_import.tokenizers.special import CONTROLS, language_of
 
 _SETTINGS = "tokenizer_config.json"
-CONTROLS = (BOS, PAD, EOS, UNK)
 _ADDITIONAL = ("additional_special_tokens", "extra_special_tokens")
 
 

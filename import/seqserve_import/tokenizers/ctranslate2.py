@@ -17,11 +17,9 @@ from seqserve_import.ctranslate2.checkpoint import (
     package_pair,
 )
 from seqserve_import.files import AGAIN, CheckpointError
-from seqserve_import.tokenizers.added import CONTROLS
-from seqserve_import.tokenizers.control_tokens import around
-from seqserve_import.tokenizers.languages import language_of
 from seqserve_import.tokenizers.marian import LANGUAGE, words
 from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
+from seqserve_import.tokenizers.special import CONTROLS, around, language_of
 from seqserve_import.tokenizers.subword_nmt import FILE, convert_bpe
 from seqserve_import.tokenizers.vocabulary_files import (
     BYTE_LEVEL_FILES,

@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes
-from seqserve_import.tokenizers.added import CONTROLS
+from seqserve_import.tokenizers.special import CONTROLS
 from seqserve_server.text.vocabulary import UNK
 
 FILE = "bpe.model"

@@ -87,10 +87,8 @@ def tokenize(argv: list[str]) -> int:
     options = parse(TokenizeOptions, argv, prog="seqserve tokenize", description=_TOKENIZE_ABOUT)
     with options.connect() as client:
         result = client.tokenize(options.text, is_target=options.as_target, **options.call())
-    if options.json:
-        print(json_line(asdict(result)))
-    else:
-        print("\n".join(_token_table(result, options.text)))
+    lines = [json_line(asdict(result))] if options.json else _token_table(result, options.text)
+    print(*lines, sep="\n")
     return 0
 
 

@@ -87,7 +87,8 @@ def _lines(measured: MeasuredReplica, plan: CapacityPlan, assumed: Sequence[str]
     yield ""
     yield from aligned([*_rows(plan)])
     yield ""
-    yield f"helm upgrade --install seqserve deploy/helm/seqserve --reuse-values --set {_set(plan)}"
+    settings = ",".join(settings_of(plan.values()))
+    yield f"helm upgrade --install seqserve deploy/helm/seqserve --reuse-values --set {settings}"
     yield from ("", "It assumes:", *(f"- {each}" for each in assumed))
     yield from (line for each in measured.warnings for line in ("", f"Warning: {each}."))
 
@@ -123,10 +124,6 @@ def _without_one(plan: CapacityPlan) -> str:
     share = plan.load_of(left)
     much = "" if share <= 1 else ": some requests would be late or refused; add a server"
     return f"the others are at {share:.0%} of their capacity{much}"
-
-
-def _set(plan: CapacityPlan) -> str:
-    return ",".join(settings_of(plan.values()))
 
 
 def _assumed(options: PlanOptions, measured: MeasuredReplica, plan: CapacityPlan) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from seqserve.words import has_words
@@ -78,10 +79,6 @@ LOST = "its translation has no letter or digit"
 """Why a passage stays as it is where its translation is lost."""
 
 
-def _text(translation: Translation) -> str:
-    return translation.text
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """A text to translate, and what comes before it. All passages, joined, are the document."""
@@ -100,7 +97,7 @@ class Passage:
     """Why it stays, on purpose: the name of its kind, such as code; empty if it is translated."""
     fault: str = ""
     """Why it cannot be translated; empty if it can. It stays, and a reader misses it."""
-    written: Callable[[Translation], str] = _text
+    written: Callable[[Translation], str] = attrgetter("text")
     """Writes a translation as the format wants it."""
     lost: Sequence[str] = ()
     """Texts of elements for which the translation, once it is written, had no word; they stay."""
