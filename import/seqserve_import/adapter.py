@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint, Settings, open_weights
-from seqserve_import.files import CheckpointError
+from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.files import CheckpointError, open_weights
 
 CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"

@@ -231,17 +231,11 @@ class TransformerConfig:
     @property
     def decoder(self) -> TransformerConfig:
         """The same shape, with the decoder's heads and feed-forward width for all layers."""
-        if not any(getattr(self, name) for name in _OF_DECODER):
+        own = {name.removeprefix("decoder_"): getattr(self, name) for name in _OF_DECODER}
+        values: dict[str, Any] = {name: size for name, size in own.items() if size}
+        if not values:
             return self
-        return dataclasses.replace(
-            self,
-            heads=self.decoder_heads or self.heads,
-            attention_width=self.decoder_attention_width or self.attention_width,
-            feed_forward_width=self.decoder_feed_forward_width or self.feed_forward_width,
-            decoder_heads=0,
-            decoder_attention_width=0,
-            decoder_feed_forward_width=0,
-        )
+        return dataclasses.replace(self, **values, **dict.fromkeys(_OF_DECODER, 0))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:

@@ -37,11 +37,7 @@ def model_folder(folder: Path) -> Path | None:
 
 
 def package_pair(folder: Path) -> tuple[str, str]:
-    """Returns the languages of a package of Argos; empty for any other folder.
-
-    Raises:
-        CheckpointError: Its description is damaged.
-    """
+    """Returns the languages of a package of Argos; empty for any other folder."""
     source, target = (_package(folder).text(f"{side}_code", "") for side in ("from", "to"))
     return _CODES.get(source, source), _CODES.get(target, target)
 
@@ -59,9 +55,6 @@ class CTranslate2Checkpoint(Checkpoint):
         Args:
             folder: Folder with the tokenizer; the package's, if it is an Argos package. model:
             Folder with ``model.bin``.
-
-        Raises:
-            CheckpointError: A file is damaged, or of a kind that cannot be imported.
         """
         self.folder, self.model = folder, model
         weights = ModelBin(model / FILE)
@@ -78,6 +71,10 @@ class CTranslate2Checkpoint(Checkpoint):
     def attribute(self, stack: str, name: str, default: float = 0.0) -> float:
         """Returns a number of the encoder or decoder; older files have one for both."""
         return self.attributes.get(f"{stack}/{name}", self.attributes.get(name, default))
+
+    def fault(self, problem: str) -> CheckpointError:
+        """Makes the error of a fault in the model."""
+        return CheckpointError(f"{self.model}: {problem}")
 
     @property
     def starts_from_zeros(self) -> bool:
@@ -141,7 +138,7 @@ class CTranslate2Checkpoint(Checkpoint):
         target = self.vocabularies.target
         if EOS not in target or UNK not in target:
             lacking = EOS if EOS not in target else UNK
-            raise CheckpointError(f"{self.model}: its target vocabulary has no {lacking}; {AGAIN}")
+            raise self.fault(f"its target vocabulary has no {lacking}; {AGAIN}")
         start = self._start
         if not self.starts_from_zeros and start is not None and start not in target:
             raise self.config.wrong("decoder_start_token", "is not in the target vocabulary")

@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqserve_import.files import AGAIN, CheckpointError, check_regular
-from seqserve_import.weight_files import Weights
+from seqserve_import.files import AGAIN, CheckpointError, Weights, check_regular
 
 FILE = "model.bin"
 SPECIFICATION = "TransformerSpec"
@@ -61,11 +60,7 @@ class ModelBin(Weights):
     """
 
     def __init__(self, path: Path) -> None:
-        """Maps the file and reads all but the data.
-
-        Raises:
-            CheckpointError: It is damaged, or of another version or specification.
-        """
+        """Maps the file and reads all but the data."""
         check_regular(path)
         self._path = path
         try:

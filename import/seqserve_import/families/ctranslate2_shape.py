@@ -33,11 +33,7 @@ _MAX_DISTANCE = 1024
 
 
 def check_supported(checkpoint: CTranslate2Checkpoint) -> None:
-    """Refuses what has no counterpart here.
-
-    Raises:
-        CheckpointError: The message names the variable.
-    """
+    """Refuses what has no counterpart here."""
     bin_ = checkpoint.model / "model.bin"
     if checkpoint.config.has("quantization_type"):
         raise checkpoint.config.wrong("quantization_type", "is not supported")
@@ -64,7 +60,7 @@ def _layers(checkpoint: CTranslate2Checkpoint, stack: str) -> int:
     while f"{stack}/layer_{count}/ffn/linear_0/weight" in checkpoint.names:
         count += 1
     if not 0 < count <= MAX_LAYERS:
-        raise CheckpointError(f"{checkpoint.model}: {stack} has {count} layers")
+        raise checkpoint.fault(f"{stack} has {count} layers")
     return count
 
 
@@ -78,11 +74,7 @@ def _positions(checkpoint: CTranslate2Checkpoint) -> PositionScheme:
 
 
 def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
-    """Returns the values of a configuration, without the vocabulary's.
-
-    Raises:
-        CheckpointError: A variable is missing, or says what is not supported.
-    """
+    """Returns the values of a configuration, without the vocabulary's."""
     names, first = checkpoint.names, "{}/layer_0/{}"
     positions = _positions(checkpoint)
     pre_norm, activation = _flags(checkpoint)
@@ -129,9 +121,8 @@ def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
         keys = first.format("encoder", DISTANCES.format("keys"))
         values["relative_distance"] = distance = (_matrix(checkpoint, keys)[0] - 1) // 2
         if distance > _MAX_DISTANCE:
-            raise CheckpointError(
-                f"{checkpoint.model}: {keys} has {distance:,} distances; at most {_MAX_DISTANCE:,}"
-                " are supported"
+            raise checkpoint.fault(
+                f"{keys} has {distance:,} distances; at most {_MAX_DISTANCE:,} are supported"
             )
     return values
 
@@ -144,25 +135,21 @@ def _flags(checkpoint: CTranslate2Checkpoint) -> tuple[int, Activation]:
     }
     for name, found in flags.items():
         if len(found) > 1:
-            raise CheckpointError(f"{checkpoint.model}: decoder/{name} differs from the encoder's")
+            raise checkpoint.fault(f"decoder/{name} differs from the encoder's")
     [pre_norm], [activation] = flags.values()
     plain = dict(enumerate(_ACTIVATIONS)).get(activation)
     is_gated = GATE in checkpoint.names
     known = GATED if is_gated else {each: each for each in _ACTIVATIONS}
     if plain not in known:
         gated = ", gated," if is_gated else ""
-        raise CheckpointError(
-            f"{checkpoint.model}: encoder/activation {activation}{gated} is not supported"
-        )
+        raise checkpoint.fault(f"encoder/activation {activation}{gated} is not supported")
     return pre_norm, known[plain]
 
 
 def _matrix(checkpoint: CTranslate2Checkpoint, name: str) -> tuple[int, ...]:
     shape = checkpoint.shape(name)
     if len(shape) != 2:
-        raise CheckpointError(
-            f"{checkpoint.model}: {name} has the shape {list(shape)}; it must be a matrix"
-        )
+        raise checkpoint.fault(f"{name} has the shape {list(shape)}; it must be a matrix")
     return shape
 
 
@@ -176,8 +163,7 @@ def _is_scaled(checkpoint: CTranslate2Checkpoint) -> bool:
         factor = (root if scale else 1.0) if isinstance(scale, int) else scale
         found[stack] = abs(factor / root - 1) < 1e-4
         if (not found[stack] and factor != 1.0) or len({*found.values()}) > 1:
-            raise CheckpointError(
-                f"{checkpoint.model}: {stack}/scale_embeddings is {factor:g}; it must be 1 or"
-                f" {root:g} in both stacks"
+            raise checkpoint.fault(
+                f"{stack}/scale_embeddings is {factor:g}; it must be 1 or {root:g} in both stacks"
             )
     return bool(found["encoder"])

@@ -148,11 +148,7 @@ class Vocabularies(NamedTuple):
 
     @classmethod
     def read(cls, files: MarianFolder) -> Vocabularies:
-        """Reads the vocabularies of a model.
-
-        Raises:
-            SeqserveError: A file is damaged, or of another kind.
-        """
+        """Reads the vocabularies of a model."""
         source, target = files.source_vocabulary, files.target_vocabulary
         is_joint = read_bytes(source) == read_bytes(target)
         tokens = read_tokens(source)
@@ -175,11 +171,7 @@ class Vocabularies(NamedTuple):
 
 
 def read_tokens(path: Path) -> list[str]:
-    """Returns the tokens of a vocabulary in the order of their ids.
-
-    Raises:
-        SeqserveError: The file is damaged, or of another kind.
-    """
+    """Returns the tokens of a vocabulary in the order of their ids."""
     if is_spm(path):
         return [piece.piece for piece in read_pieces(path).pieces]
     if path.name.endswith((".fsv", ".fsv.gz")):
@@ -205,11 +197,6 @@ class MarianCheckpoint(Checkpoint):
     """A folder of a model of Marian, with the same parts as one of Hugging Face."""
 
     def __init__(self, files: MarianFolder) -> None:
-        """Reads the settings and finds the weights.
-
-        Raises:
-            CheckpointError: A file is damaged, or of a kind that cannot be imported.
-        """
         self.files = files
         self.folder = files.model.parent
         self.vocabularies = Vocabularies.read(files)
@@ -239,11 +226,7 @@ class MarianCheckpoint(Checkpoint):
 
 
 def shortlist_of(checkpoint: Checkpoint) -> Shortlist | None:
-    """Reads the shortlist of a Marian model; None if it has none.
-
-    Raises:
-        CheckpointError: It is damaged, or does not fit the vocabularies.
-    """
+    """Reads the shortlist of a Marian model; None if it has none."""
     if not isinstance(checkpoint, MarianCheckpoint) or not checkpoint.files.shortlist:
         return None
     sides = (checkpoint.vocabularies.source, checkpoint.vocabularies.target)

@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqserve_import.files import MAX_BYTES, CheckpointError, check_regular, read_bytes
-from seqserve_import.weight_files import Weights
+from seqserve_import.files import MAX_BYTES, CheckpointError, Weights, check_regular, read_bytes
 
 SETTINGS = "special:model.yml"
 """The array whose bytes are the settings of the network, in YAML."""
@@ -40,11 +39,6 @@ class Npz(Weights):
     """An ``.npz`` file; it is open only while an array is read."""
 
     def __init__(self, path: Path) -> None:
-        """Lists the arrays.
-
-        Raises:
-            CheckpointError: It is damaged.
-        """
         self._path = path
         check_regular(path)
         shapes = self._checked_shapes()
@@ -98,11 +92,6 @@ class Bin(Weights):
     """A ``.bin`` file; weights of eight bits are read as floats."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the file.
-
-        Raises:
-            CheckpointError: It is damaged, or made for one kind of CPU.
-        """
         self._path = path
         try:
             arrays = _arrays(memoryview(read_bytes(path, MAX_BYTES)))

@@ -118,11 +118,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def read_size(folder: Path, name: str, default: int) -> int:
-    """Returns a number of tokens from ``tokenizer_config.json``.
-
-    Raises:
-        CheckpointError: It is not a number, or more than any model has.
-    """
+    """Returns a number of tokens from ``tokenizer_config.json``."""
     size = read_settings(folder).get(name, default)
     if type(size) is not int or not 0 <= size <= MAX_SIZE:
         raise CheckpointError(f"{folder / _SETTINGS}: {name} is not from 0 to {MAX_SIZE:,}")

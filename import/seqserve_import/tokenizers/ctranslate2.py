@@ -37,11 +37,7 @@ _HIDDEN = ("<blank>", "<mask>", "<extra_id_")
 
 
 def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
-    """Returns the tokenizer of sources, which decodes targets too if both are divided alike.
-
-    Raises:
-        CheckpointError: The tokenizer is missing, or has other ids than the vocabulary.
-    """
+    """Returns the tokenizer of sources, which decodes targets too if both are divided alike."""
     checkpoint = _opened(folder)
     made = _side(checkpoint, "source", rows)
     if checkpoint.reads_end:

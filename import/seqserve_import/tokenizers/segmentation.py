@@ -24,11 +24,7 @@ Piece, Trainer = Model.Piece, Model.Trainer
 
 
 def read_pieces(path: Path) -> Model:
-    """Reads a SentencePiece model file.
-
-    Raises:
-        CheckpointError: The file is missing, damaged, or trained with an unsupported option.
-    """
+    """Reads a SentencePiece model file."""
     try:
         model = Model.FromString(read_bytes(path))
     except DecodeError:

@@ -53,11 +53,7 @@ def _content(token: Any) -> str:
 
 
 def check(tokenizer: tokenizers.Tokenizer, path: Path) -> None:
-    """Refuses a tokenizer without the control tokens that every model needs.
-
-    Raises:
-        CheckpointError: One is missing; the message names it.
-    """
+    """Refuses a tokenizer without the control tokens that every model needs."""
     for token in NEEDED:
         if tokenizer.token_to_id(token) is None:
             raise CheckpointError(

@@ -50,9 +50,6 @@ def convert_bpe(
     Args:
         tokens: The vocabulary, in which ``@@`` marks pieces that do not end a word.
         rows: Number of embeddings; pieces that the vocabulary lacks come after them.
-
-    Raises:
-        CheckpointError: The merges are damaged, or of an older version.
     """
     ids: dict[str, int] = {}
     hidden = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from seqserve.words import has_words
@@ -58,6 +58,9 @@ class Link(NamedTuple):
     source_end: int
     target_begin: int
     target_end: int
+
+
+_PLACES = attrgetter(*Link._fields)
 
 
 class Translation(NamedTuple):
@@ -175,12 +178,5 @@ def translation_of(result: Result) -> Translation:
 
 
 def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:
-    return [
-        Link(
-            source + token.source_begin,
-            source + token.source_end,
-            target + token.target_begin,
-            target + token.target_end,
-        )
-        for token in hypothesis.alignment
-    ]
+    offsets = source, source, target, target
+    return [Link(*map(add, _PLACES(token), offsets)) for token in hypothesis.alignment]
