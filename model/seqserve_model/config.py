@@ -232,10 +232,11 @@ class TransformerConfig:
     def decoder(self) -> TransformerConfig:
         """The same shape, with the decoder's heads and feed-forward width for all layers."""
         own = {name.removeprefix("decoder_"): getattr(self, name) for name in _OF_DECODER}
-        values: dict[str, Any] = {name: size for name, size in own.items() if size}
+        values = {name: size for name, size in own.items() if size}
         if not values:
             return self
-        return dataclasses.replace(self, **values, **dict.fromkeys(_OF_DECODER, 0))
+        unset: dict[str, Any] = dict.fromkeys(_OF_DECODER, 0)
+        return dataclasses.replace(self, **(unset | values))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:

@@ -57,6 +57,12 @@ def _unsupported(model: Model) -> list[tuple[bool, str]]:
     ]
 
 
+def controls_of(model: Model) -> set[str]:
+    """Returns the pieces that no text spells."""
+    hidden = (Piece.CONTROL, Piece.UNKNOWN)
+    return {piece.piece for piece in model.pieces if piece.type in hidden}
+
+
 # No text has it: it is not a character.
 _UNKNOWN = "\U0010ffff"
 

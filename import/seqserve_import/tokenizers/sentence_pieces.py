@@ -15,11 +15,9 @@ from tokenizers import decoders, models, pre_tokenizers
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_object
 from seqserve_import.tokenizers.added import agrees, read_settings, read_size, with_added
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
-from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
+from seqserve_import.tokenizers.segmentation import Piece, controls_of, read_pieces, segmenter
 from seqserve_import.tokenizers.special import LANGUAGES, around, respelled
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
-
-_HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
 
 
 def convert_t5(path: Path, rows: int, extra_ids: int) -> tokenizers.Tokenizer:
@@ -37,8 +35,7 @@ def convert_t5(path: Path, rows: int, extra_ids: int) -> tokenizers.Tokenizer:
     added = with_added(path.parent, [piece.piece for piece in model.pieces] + extra, rows)
     spelled = respelled(path.parent, added.tokens)
     tokens = [spelled.get(token, token) for token in added.tokens]
-    controls = [piece.piece for piece in model.pieces if piece.type in _HIDDEN]
-    special = {*controls, *spelled.values(), *extra, *added.hidden}
+    special = {*controls_of(model), *spelled.values(), *extra, *added.hidden}
     return segmenter(path, model, tokens, special, added.symbols)
 
 

@@ -16,7 +16,7 @@ from seqserve.arguments import DEFAULT_CONCURRENCY
 from seqserve.command.document_files import SourceFile
 from seqserve.command.load_options import DURATION_S, HIDDEN, Backend, LoadOptions
 from seqserve.command.progress import Progress, is_terminal
-from seqserve.files import label_of, replaceable, written_whole
+from seqserve.files import label_of, read_text, replaceable, written_whole
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import SENTENCES, moments_of, texts_of
 from seqserve.load.load import Load, Sent, send
@@ -186,9 +186,7 @@ def result_in(path: Path, option: str) -> Mapping[str, Any]:
     """Reads a file of ``--save-result``."""
     name = label_of(path, option)
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise errors.OptionError(f"{name}: {error.strerror}") from None
+        facts = json.loads(read_text(path, option))
     except ValueError:
         raise errors.OptionError(f"{name}: is not JSON") from None
     if not isinstance(facts, dict) or "request_throughput" not in facts:
