@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import langcodes
 
@@ -129,7 +130,7 @@ def _m2m100(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template
     tokenizer = read_optional_object(folder / "tokenizer_config.json").get("tokenizer_class")
     if codes and (tokenizer == "SMALL100Tokenizer" or (folder / _SMALL_100).exists()):
         return _before_source(codes)
-    return _of_both(codes)
+    return _of_both(codes, **_AT_FRONT) if codes else Template()
 
 
 def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
@@ -146,14 +147,8 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
         forced = forced_first_token(checkpoint.recommended)
         named = None if forced is None else target.get(forced)
         only = {code: token for code, token in codes.items() if token == named}
-        return _of_both(codes, only or codes)
-    return Template(
-        source_suffix=["{source}"],
-        target_start="{target}",
-        source_languages=codes,
-        target_languages=codes,
-        aliases=_aliases(codes),
-    )
+        return _of_both(codes, **_AT_FRONT, target_languages=only or codes)
+    return _of_both(codes, source_suffix=["{source}"], target_start="{target}")
 
 
 def _codes(pattern: re.Pattern[str], tokens: Tokens) -> dict[str, str]:
@@ -168,16 +163,12 @@ def _before_source(codes: dict[str, str]) -> Template:
     return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
 
 
-def _of_both(codes: Mapping[str, str], targets: Mapping[str, str] | None = None) -> Template:
-    if not codes:
-        return Template()
-    return Template(
-        source_prefix=["{source}"],
-        target_prefix=["{target}"],
-        source_languages=dict(codes),
-        target_languages=dict(codes if targets is None else targets),
-        aliases=_aliases(codes),
-    )
+_AT_FRONT: dict[str, Any] = {"source_prefix": ["{source}"], "target_prefix": ["{target}"]}
+
+
+def _of_both(codes: dict[str, str], **places: Any) -> Template:
+    languages = {"source_languages": codes, "target_languages": codes}
+    return Template(aliases=_aliases(codes), **(languages | places))
 
 
 def _t5(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:

@@ -64,41 +64,24 @@ def _layers(checkpoint: CTranslate2Checkpoint, stack: str) -> int:
     return count
 
 
-def _positions(checkpoint: CTranslate2Checkpoint) -> PositionScheme:
-    first = "encoder/layer_0/"
-    if first + BUCKETS in checkpoint.names:
-        return PositionScheme.T5
-    if first + DISTANCES.format("keys") in checkpoint.names:
-        return PositionScheme.RELATIVE
-    return PositionScheme.LEARNED
-
-
 def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
     """Returns the values of a configuration, without the vocabulary's."""
-    names, first = checkpoint.names, "{}/layer_0/{}"
-    positions = _positions(checkpoint)
+    names, first = checkpoint.names, "encoder/layer_0"
+    buckets, distances = f"{first}/{BUCKETS}", f"{first}/{DISTANCES.format('keys')}"
+    positions = PositionScheme.RELATIVE if distances in names else PositionScheme.LEARNED
+    if buckets in names:
+        positions = PositionScheme.T5
     pre_norm, activation = _flags(checkpoint)
-    own = {
-        stack: {
-            "heads": int(checkpoint.attribute(stack, "num_heads", 8)),
-            "attention_width": _matrix(
-                checkpoint, first.format(stack, "self_attention/linear_1/weight")
-            )[1],
-            "feed_forward_width": _matrix(checkpoint, first.format(stack, "ffn/linear_0/weight"))[
-                0
-            ],
-        }
-        for stack in STACKS
-    }
-    of_decoder = own["decoder"] if own["decoder"] != own["encoder"] else {}
-    norm = Norm.LAYER if first.format("encoder", "ffn/layer_norm/beta") in names else Norm.RMS
+    encoder, decoder = (_sizes(checkpoint, stack) for stack in STACKS)
+    of_decoder = decoder if decoder != encoder else {}
+    norm = Norm.LAYER if f"{first}/ffn/layer_norm/beta" in names else Norm.RMS
     length = _LENGTH[positions]
     tables = [f"{stack}/{TABLE}" for stack in STACKS if f"{stack}/{TABLE}" in names]
     if positions is PositionScheme.LEARNED:
         length = min(length, *(_matrix(checkpoint, name)[0] for name in tables), length)
     values: dict[str, Any] = {
         "width": checkpoint.shape("decoder/embeddings/weight")[1],
-        **own["encoder"],
+        **encoder,
         **{f"decoder_{name}": size for name, size in of_decoder.items()},
         **{f"{stack}_layers": _layers(checkpoint, stack) for stack in STACKS},
         "norm_position": NormPosition.PRE if pre_norm else NormPosition.POST,
@@ -114,17 +97,25 @@ def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
         "max_target_length": max(1, length - 1),
     }
     if positions is PositionScheme.T5:
-        values["relative_buckets"] = _matrix(checkpoint, first.format("encoder", BUCKETS))[0]
-        name = f"{first.format('encoder', 'self_attention')}/relative_attention_max_distance"
+        values["relative_buckets"] = _matrix(checkpoint, buckets)[0]
+        name = f"{first}/self_attention/relative_attention_max_distance"
         values["relative_bucket_distance"] = int(checkpoint.attributes.get(name, 128))
     if positions is PositionScheme.RELATIVE:
-        keys = first.format("encoder", DISTANCES.format("keys"))
-        values["relative_distance"] = distance = (_matrix(checkpoint, keys)[0] - 1) // 2
+        values["relative_distance"] = distance = (_matrix(checkpoint, distances)[0] - 1) // 2
         if distance > _MAX_DISTANCE:
             raise checkpoint.fault(
-                f"{keys} has {distance:,} distances; at most {_MAX_DISTANCE:,} are supported"
+                f"{distances} has {distance:,} distances; at most {_MAX_DISTANCE:,} are supported"
             )
     return values
+
+
+def _sizes(checkpoint: CTranslate2Checkpoint, stack: str) -> dict[str, int]:
+    first = f"{stack}/layer_0"
+    return {
+        "heads": int(checkpoint.attribute(stack, "num_heads", 8)),
+        "attention_width": _matrix(checkpoint, f"{first}/self_attention/linear_1/weight")[1],
+        "feed_forward_width": _matrix(checkpoint, f"{first}/ffn/linear_0/weight")[0],
+    }
 
 
 def _flags(checkpoint: CTranslate2Checkpoint) -> tuple[int, Activation]:

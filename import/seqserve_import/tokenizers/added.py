@@ -17,6 +17,7 @@ from seqserve_import.files import CheckpointError, read_optional_object
 from seqserve_import.tokenizers.special import CONTROLS, language_of
 
 _SETTINGS = "tokenizer_config.json"
+_SAVE_AGAIN = "save the tokenizer again with the library that made it"
 _ADDITIONAL = ("additional_special_tokens", "extra_special_tokens")
 
 
@@ -48,7 +49,7 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
         if known != id_:
             raise CheckpointError(
                 f"{path}: the token {token.content!r:.80} has the id {id_}, but {known} in the"
-                " vocabulary; save the tokenizer again with the library that made it"
+                f" vocabulary; {_SAVE_AGAIN}"
             )
         _check_row(path, token, id_, rows)
         # A gap holds rows that no token has.
@@ -57,7 +58,7 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
             if not completed[id_].startswith("<unused@"):
                 raise CheckpointError(
                     f"{path}: the tokens {token.content!r:.80} and {completed[id_]!r:.80} have the"
-                    f" same id, {id_}; save the tokenizer again with the library that made it"
+                    f" same id, {id_}; {_SAVE_AGAIN}"
                 )
             completed[id_] = token.content
             ids[token.content] = id_
@@ -90,8 +91,7 @@ def add_missing(folder: Path, tokenizer: tokenizers.Tokenizer, spelled: Mapping[
             if (got := tokenizer.token_to_id(content)) != id_:
                 raise CheckpointError(
                     f"{path}: the token {content!r:.80} has the id {id_}, but would get {got} after"
-                    " those of tokenizer.json; save the tokenizer again with the library that made"
-                    " it"
+                    f" those of tokenizer.json; {_SAVE_AGAIN}"
                 )
 
 
