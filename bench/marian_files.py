@@ -71,7 +71,7 @@ def write_student(folder: Path, path: Path) -> None:
     """Writes a model of Firefox as floats, because Marian reads nothing else."""
     [model] = folder.glob("model.*.bin")
     student = Bin(model)
-    weights = {name: np.ascontiguousarray(student.tensor(name).numpy()) for name in student.names()}
+    weights = {name: np.ascontiguousarray(student.tensor(name).numpy()) for name in student.shapes}
     settings: Any = np.frombuffer(student.settings + b"\0", np.int8)
     np.savez(path, **{**weights, SETTINGS: settings})
 

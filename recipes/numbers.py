@@ -7,11 +7,11 @@
 
 ``pairs`` compares human translations, which are right, and then wrong ones made of them: with a
 number dropped, changed or exchanged with another one. ``answers`` translates the lines of several
-numbers of the development set and ``TEMPLATES`` with 30 fillings each. It tells how many have all
-numbers right, without ``verify_numbers`` and with it, and how many of the others are warned of. The
-forms in which the numbers were written tell what is right, not the check. ``lost`` translates 500
-sources with a digit, and counts answers without some of their digits, and those of them that are
-not warned of: they have another form of the number, or have lost it.
+numbers of the development set, and those of german/numbers.tsv with 30 fillings each. It tells how
+many have all numbers right, without ``verify_numbers`` and with it, and how many of the others are
+warned of. The forms in which the numbers were written tell what is right, not the check. ``lost``
+translates 500 sources with a digit, and counts answers without some of their digits, and those of
+them that are not warned of: they have another form of the number, or have lost it.
 """
 
 import argparse
@@ -27,37 +27,12 @@ from typing import NamedTuple
 from recipes.augment.values import Language, Values, fill
 from recipes.german.__main__ import DEVELOPMENT, Line, is_copied
 
-from seqserve_model.data import Pair
+from seqserve_model.data import read_pairs
 from seqserve_server import Offline
 from seqserve_server.text.quantities.comparison import differences
 from seqserve_server.text.quantities.reading import Quantity, has_digit, quantities_in
 
-TEMPLATES = (
-    Pair("We received your payment of {price} for invoice {bill} on {date}.",
-         "Wir haben Ihre Zahlung von {price} für die Rechnung {bill} am {date} erhalten."),
-    Pair("The coach to {place} departs at {time} and gets there at {time2}.",
-         "Der Reisebus nach {place} fährt um {time} ab und ist um {time2} dort."),
-    Pair("You can reach us at {phone} until {time}.",
-         "Sie erreichen uns unter {phone} bis {time}."),
-    Pair("He was born in {year}, and in {year2} he opened his first shop.",
-         "Er wurde {year} geboren, und {year2} eröffnete er seinen ersten Laden."),
-    Pair("Between {year} and {year2} the rent went up by {percent}.",
-         "Zwischen {year} und {year2} stieg die Miete um {percent}."),
-    Pair("The tickets for {date} cost {price} each.",
-         "Die Karten für {date} kosten je {price}."),
-    Pair("Parcel {bill} weighs {weight} and will arrive on {date}.",
-         "Das Paket {bill} wiegt {weight} und kommt am {date} an."),
-    Pair("On {date} the museum is only open from {time} to {time2}.",
-         "Am {date} ist das Museum nur von {time} bis {time2} geöffnet."),
-    Pair("Of {number} members, {number2} have paid.",
-         "Von {number} Mitgliedern haben {number2} bezahlt."),
-    Pair("Flight {code} from {place} lands at {time}, gate {gate}.",
-         "Flug {code} aus {place} landet um {time}, Ausgang {gate}."),
-    Pair("My office is in room {gate}, and my number is {phone}.",
-         "Mein Büro ist in Zimmer {gate}, und meine Nummer ist {phone}."),
-    Pair("Your appointment {bill} was moved to {date} at {time}.",
-         "Ihr Termin {bill} wurde auf {date}, {time} verschoben."),
-)  # fmt: skip
+TEMPLATES = Path(__file__).parent / "german" / "numbers.tsv"
 """In English and German."""
 _FILLINGS = 30
 _SOURCES = 500
@@ -71,26 +46,21 @@ _DATE = re.compile(r"[\d./-]{8,10}")
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m recipes.numbers", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    pairs = commands.add_parser("pairs")
+    commands = parser.add_subparsers(required=True)
+    pairs, answers, lost = map(commands.add_parser, ("pairs", "answers", "lost"))
+    pairs.set_defaults(measure=measure_pairs)
     pairs.add_argument("path", type=Path, help="pairs of sentences, by TAB, gzipped")
     pairs.add_argument("languages", nargs=2)
-    pairs.add_argument("--shown", type=int, default=0, help="how many mistakes to print")
-    answers = commands.add_parser("answers")
+    answers.set_defaults(measure=measure_answers)
     answers.add_argument("model", type=Path)
     answers.add_argument("--source-language", choices=("en", "de"), default="en")
-    answers.add_argument("--shown", type=int, default=0)
-    lost = commands.add_parser("lost")
+    lost.set_defaults(measure=measure_lost)
     lost.add_argument("model", type=Path)
     lost.add_argument("path", type=Path, help="pairs of sentences; the first ones are translated")
-    lost.add_argument("--shown", type=int, default=0)
-    given = parser.parse_args()
-    if given.command == "pairs":
-        measure_pairs(given.path, given.languages, given.shown)
-    elif given.command == "answers":
-        measure_answers(given.model, given.source_language, given.shown)
-    else:
-        measure_lost(given.model, given.path, given.shown)
+    for command in (pairs, answers, lost):
+        command.add_argument("--shown", type=int, default=0, help="how many mistakes to print")
+    given = vars(parser.parse_args())
+    given.pop("measure")(**given)
 
 
 def measure_pairs(path: Path, languages: Sequence[str], shown: int) -> None:
@@ -213,7 +183,7 @@ def _filled(source_language: str) -> Iterator[Asked]:
     draw = random.Random(_SEED)
     values = Values(Language.of("en"), Language.of("de"), draw)
     is_from_english = source_language == "en"
-    for template in TEMPLATES:
+    for template in read_pairs(TEMPLATES).pairs:
         for _ in range(_FILLINGS):
             source: dict[str, str] = {}
             spans: list[list[str]] = []

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeAlias
 from seqserve.documents import html
 from seqserve.documents.archive import check, opened, parser_within, rewrite, text_of, texts_of
 from seqserve.documents.attributes import UNKNOWN, Languages
-from seqserve.documents.encoding import decoded
 from seqserve.documents.formats import ARCHIVES, FALLBACKS, format_of, parser_of
 from seqserve.documents.passage import (
     Link,
@@ -28,7 +27,7 @@ from seqserve.documents.passage import (
     parts_of,
     translation_of,
 )
-from seqserve.documents.plain_text import undecoded
+from seqserve.documents.plain_text import decoded, undecoded
 from seqserve.documents.report import Report
 from seqserve.documents.xml_source import Node, Role
 from seqserve.documents.xml_text import Table

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint, Settings, open_weights
-from seqserve_import.files import CheckpointError
+from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.files import CheckpointError, open_weights
 
 CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
@@ -65,7 +65,7 @@ class AdaptedCheckpoint(Checkpoint):
         self._path = adapter / _WEIGHTS
         self._file = open_weights(self._path)
         self._updates: dict[str, _Update] = {}
-        stored = {name: name.replace(".base_layer.", ".") for name in self._file.names()}
+        stored = {name: name.replace(".base_layer.", ".") for name in self._file.shapes}
         for name, plain in stored.items():
             if ".lora_A." in plain:
                 self._update(settings, name, stored)
@@ -107,7 +107,7 @@ class AdaptedCheckpoint(Checkpoint):
         module = own.removesuffix(".weight")
         rank = _of(settings, "rank_pattern", module, settings.number("r"))
         alpha = _of(settings, "alpha_pattern", module, settings.real("lora_alpha"))
-        shapes = [list(self._file.shape(name)) for name in (down, up)]
+        shapes = [list(self._file.shapes[name]) for name in (down, up)]
         shape = list(self.shape(own))
         if len(shape) != 2 or rank < 1 or shapes != [[rank, shape[1]], [shape[0], rank]]:
             raise self._unfit(
@@ -126,7 +126,7 @@ class AdaptedCheckpoint(Checkpoint):
         # The base may have its output as one with another table, which stays as it is.
         if own != _HEAD:
             own = self._own(stored, plain)
-            shapes = [list(file.shape(name)) for file, name in ((self._file, stored), (self, own))]
+            shapes = [list(self._file.shapes[stored]), list(self.shape(own))]
             if shapes[0] != shapes[1]:
                 raise self._unfit(stored, f"has the shape {shapes[0]}, and {own} {shapes[1]}")
         self._places[own] = self._file, stored

@@ -10,16 +10,13 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from seqserve_import.files import CheckpointError, check_regular, read_object
-from seqserve_import.weight_files import Safetensors, TorchFile, Weights
+from seqserve_import.files import CheckpointError, Weights, open_weights, read_object
 
 T = TypeVar("T")
 
@@ -52,11 +49,7 @@ class Settings:
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        """Reads a file.
-
-        Raises:
-            CheckpointError: It cannot be read, or holds no JSON object.
-        """
+        """Reads a file."""
         return cls(path, read_object(path))
 
     def over(self, others: Settings) -> Settings:
@@ -179,14 +172,14 @@ class Checkpoint:
         self._places: dict[str, tuple[Weights, str]] = {}
         for file in weights:
             opened = open_weights(file)
-            for name in opened.names():
+            for name in opened.shapes:
                 self._add(opened, name)
 
     def _add(self, file: Weights, name: str) -> None:
         """Notes where a weight lies, by its name in the network as it was before it was wrapped."""
         own = _WRAPPERS.sub("", name)
         if own in self._places:
-            raise CheckpointError(f"{self.folder}: the weight {own} is there twice, also as {name}")
+            raise self.fault(f"the weight {own} is there twice, also as {name}")
         self._places[own] = file, name
 
     @property
@@ -202,7 +195,7 @@ class Checkpoint:
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a weight."""
         file, stored = self._place(name)
-        return file.shape(stored)
+        return file.shapes[stored]
 
     def tensor(self, name: str) -> Tensor:
         """Reads a weight as fp32.
@@ -215,11 +208,14 @@ class Checkpoint:
     def _floats(self, file: Weights, name: str) -> Tensor:
         tensor = file.tensor(name)
         if not tensor.is_floating_point():
-            raise CheckpointError(
-                f"{self.folder}: {name} is of type {tensor.dtype}; use the checkpoint before its"
-                " quantisation"
+            raise self.fault(
+                f"{name} is of type {tensor.dtype}; use the checkpoint before its quantisation"
             )
         return tensor.float()
+
+    def fault(self, problem: str) -> CheckpointError:
+        """Makes the error of a fault in it."""
+        return CheckpointError(f"{self.folder}: {problem}")
 
     def are_equal(self, name: str, other: str) -> bool:
         """Returns whether two weights hold the same numbers, reading some rows at a time."""
@@ -236,7 +232,7 @@ class Checkpoint:
 
     def _place(self, name: str) -> tuple[Weights, str]:
         if name not in self._places:
-            raise CheckpointError(f"{self.folder}: the weight {name} is missing")
+            raise self.fault(f"the weight {name} is missing")
         return self._places[name]
 
 
@@ -275,21 +271,3 @@ def _refuse_by_name(folder: Path) -> None:
             f"{folder}: is a folder of the hub's cache; import the checkpoint in it,"
             f" {snapshots[-1]}"
         )
-
-
-def open_weights(path: Path) -> Weights:
-    """Opens a file of weights.
-
-    Raises:
-        CheckpointError: It cannot be read, or holds something else.
-    """
-    check_regular(path)
-    try:
-        return Safetensors(path) if path.suffix == ".safetensors" else TorchFile(path)
-    except (OSError, SafetensorError) as error:
-        reason = f"cannot be read: {error}"
-    except UnpicklingError:  # torch's words advise to run what the file holds
-        reason = "is damaged, or holds more than weights, which is never read"
-    except Exception as error:  # torch raises many kinds for a damaged file
-        reason = f"cannot be read as weights: {str(error).splitlines()[0]:.200}"
-    raise CheckpointError(f"{path}: {reason}; download it again") from None

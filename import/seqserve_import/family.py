@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from seqserve.errors import OptionError
 from seqserve_import.checkpoint import Checkpoint, Settings
-from seqserve_import.files import CheckpointError
 from seqserve_model.config import Activation, PositionScheme, TransformerConfig
 
 Change = Callable[[Tensor], Tensor]
 """Turns a weight of the checkpoint into ours."""
 
+NAMES: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("families").joinpath("names.toml").read_text(encoding="utf-8")
+)
+"""The names of modules in the checkpoints of each family, and what else is a table."""
 _NEVER = -1e30
 """Bias of a logit that makes a token impossible, and is finite, so that sums with it are too."""
 
@@ -86,11 +92,7 @@ class Family:
 
 
 def activation_of(config: Settings, name: str, value: str) -> Activation:
-    """Finds our name of an activation.
-
-    Raises:
-        CheckpointError: There is none.
-    """
+    """Finds our name of an activation."""
     if value not in _ACTIVATIONS:
         raise config.wrong(name, f"is not one of {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[value]
@@ -133,18 +135,14 @@ def find_embeddings(
 
     A file may hold a tied table once, under any of its names, or several times. Equal numbers
     decide, not config.json, which is not always right.
-
-    Raises:
-        CheckpointError: A table is missing.
     """
     is_tied = checkpoint.config.flag("tie_word_embeddings", True)
     present = [name for name in (shared, source, target, output) if name in checkpoint.names]
     if not present:
-        raise CheckpointError(f"{checkpoint.folder}: the weight {shared} is missing")
+        raise checkpoint.fault(f"the weight {shared} is missing")
     if not is_tied and output not in present and not checkpoint.config.has("scale_decoder_outputs"):
-        raise CheckpointError(
-            f"{checkpoint.folder}: the weight {output} is missing, and tie_word_embeddings of"
-            " config.json is false"
+        raise checkpoint.fault(
+            f"the weight {output} is missing, and tie_word_embeddings of config.json is false"
         )
     tables: dict[str, str] = {}
     for name in present:
@@ -176,6 +174,15 @@ def with_extra_position(table: Tensor) -> Tensor:
 def times(factor: float, weight: Tensor) -> Tensor:
     """Multiplies a weight."""
     return weight * factor
+
+
+def layer_names(theirs: str, **stacks: Mapping[str, str]) -> dict[str, str]:
+    """Returns the names of the modules of layers; ``theirs`` has a place for stack and module."""
+    return {
+        f"{stack}_layers.*.{ours}": theirs.format(stack, name)
+        for stack, layer in stacks.items()
+        for ours, name in layer.items()
+    }
 
 
 HEAD_MULTIPLE = 8

@@ -18,8 +18,7 @@ from seqserve_import.ctranslate2.checkpoint import (
 )
 from seqserve_import.ctranslate2.weights import FILE
 from seqserve_import.files import AGAIN, CheckpointError, check_regular
-from seqserve_import.marian.checkpoint import MarianCheckpoint
-from seqserve_import.marian.folder import MarianFolder
+from seqserve_import.marian.checkpoint import MarianCheckpoint, MarianFolder
 
 PACKAGE = ".argosmodel"
 _MEMBERS = (

@@ -29,7 +29,7 @@ from seqserve_import.marian.checkpoint import shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import check_tokens, convert, convert_target, pieces_of
-from seqserve_import.tokenizers.languages import language_of
+from seqserve_import.tokenizers.special import language_of
 from seqserve_import.weights import check_tables, input_limits, load_model
 from seqserve_model.checkpoint import current_commit
 from seqserve_model.config import TransformerConfig

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import langcodes
 
@@ -14,7 +15,7 @@ from seqserve_import.ctranslate2.checkpoint import CTranslate2Checkpoint, packag
 from seqserve_import.files import read_optional_object
 from seqserve_import.generation import forced_first_token
 from seqserve_import.marian.checkpoint import MarianCheckpoint
-from seqserve_import.tokenizers.languages import TAG, language_of
+from seqserve_import.tokenizers.special import TAG, language_of
 from seqserve_server.artifact.records import Template
 
 Tokens = Collection[str]
@@ -53,7 +54,7 @@ def template_of(
     # Texts of the Web have pieces such as en_US.
     if kind in ("m2m_100", "mbart") and any(map(language_of, added)):
         tokens = set(added)
-    template = _FAMILIES.get(kind, _none)(checkpoint, tokens, target)
+    template = _FAMILIES[kind](checkpoint, tokens, target) if kind in _FAMILIES else Template()
     forced = forced_first_token(checkpoint.recommended)
     if forced is not None and forced not in target:
         raise checkpoint.generation.wrong("forced_bos_token_id", "is not a token")
@@ -112,10 +113,6 @@ def _is_common(code: str) -> bool:
     return len(folded(code).name) == 2 and langcodes.tag_is_valid(code)
 
 
-def _none(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
-    return Template()
-
-
 def _marian(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
     """Names the target language by a token before the source: OPUS-MT of several targets."""
     codes = _codes(_MARIAN, tokens)
@@ -133,7 +130,7 @@ def _m2m100(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template
     tokenizer = read_optional_object(folder / "tokenizer_config.json").get("tokenizer_class")
     if codes and (tokenizer == "SMALL100Tokenizer" or (folder / _SMALL_100).exists()):
         return _before_source(codes)
-    return _of_both(codes)
+    return _of_both(codes, **_AT_FRONT) if codes else Template()
 
 
 def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
@@ -150,14 +147,8 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
         forced = forced_first_token(checkpoint.recommended)
         named = None if forced is None else target.get(forced)
         only = {code: token for code, token in codes.items() if token == named}
-        return _of_both(codes, only or codes)
-    return Template(
-        source_suffix=["{source}"],
-        target_start="{target}",
-        source_languages=codes,
-        target_languages=codes,
-        aliases=_aliases(codes),
-    )
+        return _of_both(codes, **_AT_FRONT, target_languages=only or codes)
+    return _of_both(codes, source_suffix=["{source}"], target_start="{target}")
 
 
 def _codes(pattern: re.Pattern[str], tokens: Tokens) -> dict[str, str]:
@@ -172,16 +163,12 @@ def _before_source(codes: dict[str, str]) -> Template:
     return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
 
 
-def _of_both(codes: Mapping[str, str], targets: Mapping[str, str] | None = None) -> Template:
-    if not codes:
-        return Template()
-    return Template(
-        source_prefix=["{source}"],
-        target_prefix=["{target}"],
-        source_languages=dict(codes),
-        target_languages=dict(codes if targets is None else targets),
-        aliases=_aliases(codes),
-    )
+_AT_FRONT: dict[str, Any] = {"source_prefix": ["{source}"], "target_prefix": ["{target}"]}
+
+
+def _of_both(codes: dict[str, str], **places: Any) -> Template:
+    languages = {"source_languages": codes, "target_languages": codes}
+    return Template(aliases=_aliases(codes), **(languages | places))
 
 
 def _t5(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from seqserve.errors import OptionError
+from seqserve.files import read_text
 from seqserve_model.data import Pair
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
@@ -21,10 +22,7 @@ def read_sentences(path: Path, limit: int) -> list[Pair]:
     Raises:
         OptionError: The file cannot be read, or is empty.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"--data: {path}: cannot be read: {error}") from None
+    lines = read_text(path, "--data").splitlines()
     columns = [line.split("\t") for line in lines if line.strip()][:limit]
     if not columns:
         raise OptionError(f"--data: {path}: holds no sentence")

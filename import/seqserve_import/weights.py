@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.family import Change, Family
@@ -30,13 +30,14 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
         if theirs in checkpoint.names:
             used.add(theirs)
             try:
-                tensor = (_changed_by(family, name) or _same)(checkpoint.tensor(theirs))
+                tensor, change = checkpoint.tensor(theirs), _changed_by(family, name)
+                tensor = change(tensor) if change else tensor
             except (IndexError, RuntimeError):  # of other dimensions than the change takes
                 raise _misshapen(checkpoint, theirs, "another one") from None
         elif name in family.computed:
             tensor = family.computed[name]
         else:
-            raise CheckpointError(f"{checkpoint.folder}: the weight {theirs} is missing")
+            raise checkpoint.fault(f"the weight {theirs} is missing")
         if tensor.shape != parameter.shape:
             raise _misshapen(checkpoint, theirs, list(parameter.shape))
         if theirs in checkpoint.names and name != "logits_bias":  # where it excludes a token
@@ -52,23 +53,16 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
 def _check_finite(checkpoint: Checkpoint, name: str) -> None:
     # A mapping of its own gives the memory of what was read back. Both are NaN if any number is.
     if not all(map(torch.isfinite, torch.aminmax(checkpoint.tensor(name)))):
-        raise CheckpointError(
-            f"{checkpoint.folder}: the weight {name} has numbers that are not finite (NaN or"
+        raise checkpoint.fault(
+            f"the weight {name} has numbers that are not finite (NaN or"
             " infinite); take another copy or an earlier state of the checkpoint"
         )
-
-
-def _same(tensor: Tensor) -> Tensor:
-    return tensor
 
 
 def check_tables(checkpoint: Checkpoint, family: Family) -> None:
     """Refuses settings that tell of more tokens than the checkpoint has embeddings for.
 
     It comes before the tokenizer, which may have to name all tokens.
-
-    Raises:
-        CheckpointError: They do.
     """
     sizes = {"source": family.config.source_tokens, "target": family.config.vocabulary_size}
     for side, size in sizes.items():
@@ -99,8 +93,8 @@ def their_name(ours: str, names: Mapping[str, str], first_layer: int) -> str:
 
 
 def _misshapen(checkpoint: Checkpoint, name: str, shape: list[int] | str) -> CheckpointError:
-    return CheckpointError(
-        f"{checkpoint.folder}: the weight {name} has the shape {list(checkpoint.shape(name))};"
+    return checkpoint.fault(
+        f"the weight {name} has the shape {list(checkpoint.shape(name))};"
         f" by {checkpoint.config.path.name} it must make {shape}"
     )
 
@@ -113,14 +107,14 @@ def _changed_by(family: Family, name: str) -> Change | None:
 def _check_left_over(checkpoint: Checkpoint, family: Family, used: set[str]) -> None:
     for name in sorted(checkpoint.names - used):
         if name.startswith(_OTHER_HEADS):
-            raise CheckpointError(
-                f"{checkpoint.folder}: the weight {name} belongs to a model that does not"
+            raise checkpoint.fault(
+                f"the weight {name} belongs to a model that does not"
                 " generate text; take a checkpoint of the same type that ends in"
                 " ForConditionalGeneration"
             )
         if not any(fnmatchcase(name, pattern) for pattern in family.unused):
-            raise CheckpointError(
-                f"{checkpoint.folder}: the weight {name} is left over:"
+            raise checkpoint.fault(
+                f"the weight {name} is left over:"
                 f" {checkpoint.config.path.name} tells of a network without it, or of a kind of"
                 " model that is not known here"
             )

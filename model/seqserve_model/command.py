@@ -9,7 +9,9 @@ import shlex
 from seqserve.options import parse
 from seqserve_model.options import EvaluateOptions, TrainOptions
 
-_TRAIN_EPILOG = """\
+_TRAIN_ABOUT = """\
+Trains a model from a recipe; see model/configs for examples.
+
 Ctrl-C stops after the current step; --resume continues from there.
 
 examples:
@@ -17,7 +19,9 @@ examples:
   seqserve train model/configs/en-de.toml --threads 2
   seqserve train model/configs/en-de.toml --threads 2 --resume"""
 
-_EVALUATE_EPILOG = """\
+_EVALUATE_ABOUT = """\
+Translates held-out sources and prints BLEU and chrF with signatures.
+
 examples:
   seqserve evaluate runs/en-de
   seqserve evaluate runs/en-de --translations out.txt
@@ -28,13 +32,7 @@ examples:
 
 def train(argv: list[str]) -> int:
     """Runs ``seqserve train``."""
-    options = parse(
-        TrainOptions,
-        argv,
-        prog="seqserve train",
-        description="Trains a model from a recipe; see model/configs for examples.",
-        epilog=_TRAIN_EPILOG,
-    )
+    options = parse(TrainOptions, argv, prog="seqserve train", description=_TRAIN_ABOUT)
     set_passive_wait()
     from seqserve_model.train import train
 
@@ -44,13 +42,7 @@ def train(argv: list[str]) -> int:
 
 def evaluate(argv: list[str]) -> int:
     """Runs ``seqserve evaluate``."""
-    options = parse(
-        EvaluateOptions,
-        argv,
-        prog="seqserve evaluate",
-        description="Translates held-out sources and prints BLEU and chrF with signatures.",
-        epilog=_EVALUATE_EPILOG,
-    )
+    options = parse(EvaluateOptions, argv, prog="seqserve evaluate", description=_EVALUATE_ABOUT)
     set_passive_wait()
     from seqserve_model.evaluate import run
 

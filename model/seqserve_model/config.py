@@ -231,17 +231,12 @@ class TransformerConfig:
     @property
     def decoder(self) -> TransformerConfig:
         """The same shape, with the decoder's heads and feed-forward width for all layers."""
-        if not any(getattr(self, name) for name in _OF_DECODER):
+        own = {name.removeprefix("decoder_"): getattr(self, name) for name in _OF_DECODER}
+        values = {name: size for name, size in own.items() if size}
+        if not values:
             return self
-        return dataclasses.replace(
-            self,
-            heads=self.decoder_heads or self.heads,
-            attention_width=self.decoder_attention_width or self.attention_width,
-            feed_forward_width=self.decoder_feed_forward_width or self.feed_forward_width,
-            decoder_heads=0,
-            decoder_attention_width=0,
-            decoder_feed_forward_width=0,
-        )
+        unset: dict[str, Any] = dict.fromkeys(_OF_DECODER, 0)
+        return dataclasses.replace(self, **(unset | values))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:
@@ -271,7 +266,7 @@ def to_plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def from_plain(kind: type[T], section: str, values: Mapping[str, Any]) -> T:
-    """Builds a dataclass from a section of a TOML or JSON file; fields may have a ``minimum``."""
+    """Builds a dataclass from a section of a TOML or JSON file; fields may have bounds."""
     hints = typing.get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     read = {}
@@ -283,6 +278,9 @@ def from_plain(kind: type[T], section: str, values: Mapping[str, Any]) -> T:
         minimum = fields[name].metadata.get("minimum")
         if minimum is not None and value < minimum:
             raise OptionError(f"{key}: {value} is less than {minimum:g}, the smallest allowed")
+        # Written so that it refuses nan too.
+        if (most := fields[name].metadata.get("maximum")) is not None and not value <= most:
+            raise OptionError(f"{key}: {value} is more than {most:g}, the largest allowed")
     return kind(**read)
 
 

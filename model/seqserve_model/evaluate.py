@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,11 @@ from typing import Any, Protocol
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
-from seqserve import Client
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve_model.checkpoint import RunDirectory, load_run
 from seqserve_model.data import Pair, read_pairs
-from seqserve_model.options import EvaluateOptions, Tokenize, Weights, decoding_defaults
+from seqserve_model.options import EvaluateOptions, Tokenize, Weights
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import FILE as MANIFEST
@@ -78,19 +77,6 @@ class TorchTranslator:
         return [self.tokenizer.decode(ids) for ids in targets]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTranslator:
-    """Translates by calls of a server."""
-
-    client: Client
-    options: Mapping[str, Any]
-    """Model, languages and decoding options of each call."""
-
-    def __call__(self, sources: Sequence[str], /) -> list[str]:
-        """Translates each source, in order; one that is too long is an error."""
-        return [result.text for result in self.client.generate_many(sources, **self.options)]
-
-
 def score(
     translations: Sequence[str], references: Sequence[str], tokenize: Tokenize = Tokenize.MTEVAL
 ) -> Scores:
@@ -120,7 +106,8 @@ def run(options: EvaluateOptions) -> None:
     """Scores a run, an artifact or a server on held-out pairs, and prints the scores."""
     _check(options)
     with open_translator(options) as translate:
-        data = options.data or RunDirectory(_path(options)).test
+        # A server's data are named.
+        data = options.data or RunDirectory(options.path or Path()).test
         corpus = read_pairs(
             data, source_column=options.source_column, target_column=options.target_column
         )
@@ -138,7 +125,7 @@ def run(options: EvaluateOptions) -> None:
 
 def _check(options: EvaluateOptions) -> None:
     if options.path and not is_artifact(options.path):
-        for name, value in decoding_defaults(options).items():
+        for name, value in options.search().items():
             raise OptionError(
                 f"{flag_of(name)} {value}: a run is scored with greedy search; export it, and name"
                 " the artifact"
@@ -155,22 +142,18 @@ def _check(options: EvaluateOptions) -> None:
         raise OptionError("--threads: a server uses its own threads; leave the option out")
 
 
-def _path(options: EvaluateOptions) -> Path:
-    assert options.path is not None, "a server's data are named"
-    return options.path
-
-
 @contextlib.contextmanager
 def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
     """Opens the run, the artifact or the client, for as long as the context lasts."""
     if options.path is None:
         with options.connect() as client:
-            yield ServerTranslator(client, {**options.call(), **decoding_defaults(options)})
+            call: dict[str, Any] = {**options.call(), **options.search()}
+            yield lambda sources: [each.text for each in client.generate_many(sources, **call)]
         return
     if is_artifact(options.path):
         with LocalEngine(options.path, threads=options.threads or 1) as artifact:
             length = artifact.manifest.limits.max_target_length
-            decoding = DecodingOptions(max_decoding_length=length, **decoding_defaults(options))
+            decoding = DecodingOptions(max_decoding_length=length, **options.search())
             yield partial(artifact, options=decoding)
         return
     if not (options.path / "config.json").is_file():

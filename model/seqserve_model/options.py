@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from seqserve.command.connection import PairCallOptions
 from seqserve.options import option
@@ -64,36 +64,30 @@ class Tokenize(Enum):
     """Chinese characters apart."""
 
 
-def beam_size_option(help: str) -> Any:
-    """Declares ``beam_size``, which may be left out."""
-    return option(None, help=help, minimum=1, maximum=64)
+# No slots: Python cannot join two bases that both have them.
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """Options of a search."""
 
+    beam_size: int | None = option(
+        None,
+        help="Beam size, except for runs. By default an artifact uses greedy search, as runs do,"
+        " and a server its model's recommendation.",
+        minimum=1,
+        maximum=64,
+    )
+    length_penalty: float | None = option(
+        None, help="Length penalty of the beams, except for runs.", minimum=0
+    )
 
-def length_penalty_option(help: str) -> Any:
-    """Declares ``length_penalty``, which may be left out."""
-    return option(None, help=help, minimum=0)
-
-
-class SearchOptions(Protocol):
-    """Options that include the options of a search."""
-
-    @property
-    def beam_size(self) -> int | None:
-        """Hypotheses that beam search keeps."""
-
-    @property
-    def length_penalty(self) -> float | None:
-        """Exponent of the length that beams are ranked by."""
-
-
-def decoding_defaults(options: SearchOptions) -> dict[str, Any]:
-    """Returns the options of the search that are set, by name."""
-    values = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
-    return {name: value for name, value in values.items() if value is not None}
+    def search(self) -> dict[str, Any]:
+        """Returns the options of the search that are set, by name."""
+        values = {"beam_size": self.beam_size, "length_penalty": self.length_penalty}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateOptions(PairCallOptions):
+class EvaluateOptions(PairCallOptions, SearchOptions):
     """Options of ``seqserve evaluate``."""
 
     path: Path | None = option(
@@ -108,13 +102,6 @@ class EvaluateOptions(PairCallOptions):
     source_column: int = option(0, help="Column of the source in the data.", minimum=0)
     target_column: int = option(1, help="Column of the target in the data.", minimum=0)
     tokenize: Tokenize = option(Tokenize.MTEVAL, help="How BLEU divides a text into words.")
-    beam_size: int | None = beam_size_option(
-        "Beam size, for artifacts and servers. By default an artifact uses greedy search, and a"
-        " server its model's recommendation."
-    )
-    length_penalty: float | None = length_penalty_option(
-        "Length penalty of the beams, for artifacts and servers."
-    )
     weights: Weights = option(Weights.RESULT, help=WEIGHTS_HELP)
     limit: int | None = option(None, help="Score only the first pairs.", minimum=1)
     device: str = option("cpu", help="Torch device for a run, such as cpu or cuda.")

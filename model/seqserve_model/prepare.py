@@ -25,15 +25,13 @@ from seqserve.files import replaceable
 from seqserve.options import flag_of, option, parse
 from seqserve_model.corpora import LARGEST, Row, number_pairs, read_manythings, read_tatoeba
 from seqserve_model.data import Pair, normalise
-from seqserve_model.options import (
-    beam_size_option,
-    decoding_defaults,
-    length_penalty_option,
-)
+from seqserve_model.options import SearchOptions
 from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
 
-_EPILOG = """\
+_ABOUT = """\
+Makes one TSV file of sentence pairs to train on.
+
 ARCHIVES come from https://www.manythings.org/anki. https://tatoeba.org/downloads has the sentences
 of each language and the links of each pair. Detailed sentences name their users, whom the result
 then credits. Two concatenated bzip2 files are one file.
@@ -50,7 +48,7 @@ examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareOptions:
+class PrepareOptions(SearchOptions):
     """Options of ``seqserve prepare``."""
 
     out: Path = option(help="TSV file to write; gzip if its name ends in .gz.")
@@ -88,10 +86,6 @@ class PrepareOptions:
         " replace the targets.",
         group="from a recipe",
     )
-    beam_size: int | None = beam_size_option("Beam size of the teacher, if it is an artifact.")
-    length_penalty: float | None = length_penalty_option(
-        "Length penalty of the teacher's beams, if it is an artifact."
-    )
     nearest: float | None = option(
         None,
         help="Take the hypothesis of the teacher's beam nearest to the recipe's target, instead"
@@ -121,13 +115,8 @@ class Counts:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs ``seqserve prepare``."""
-    options = parse(
-        PrepareOptions,
-        sys.argv[1:] if argv is None else argv,
-        prog="seqserve prepare",
-        description="Makes one TSV file of sentence pairs to train on.",
-        epilog=_EPILOG,
-    )
+    argv = sys.argv[1:] if argv is None else argv
+    options = parse(PrepareOptions, argv, prog="seqserve prepare", description=_ABOUT)
     counts = prepare(_rows(options), options.out)
     _say(f"{options.out}: {counts}")
     return 0
@@ -181,10 +170,10 @@ def _rows(options: PrepareOptions) -> Iterator[Row]:
 def _by_teacher(pairs: Sequence[Pair], options: PrepareOptions) -> Iterator[Pair]:
     # Not above: the other rows need no torch.
     from seqserve_model.evaluate import is_artifact
-    from seqserve_model.teacher import Teacher
+    from seqserve_model.teacher import taught
 
     assert options.teacher is not None, "the caller has checked it"
-    search = decoding_defaults(options)
+    search = options.search()
     if search and not is_artifact(options.teacher):
         raise OptionError(
             f"{flag_of(next(iter(search)))}: a run translates with greedy search; export it, and"
@@ -192,10 +181,8 @@ def _by_teacher(pairs: Sequence[Pair], options: PrepareOptions) -> Iterator[Pair
         )
     if options.nearest is not None and (options.beam_size or 1) < 2:
         raise OptionError("--nearest: chooses of several hypotheses; set --beam-size to 2 or more")
-    teacher = Teacher(
-        path=options.teacher, threads=options.threads, nearest=options.nearest, **search
-    )
-    return teacher.pairs(pairs, _say)
+    minimum = options.nearest
+    return taught(pairs, options.teacher, _say, threads=options.threads, minimum=minimum, **search)
 
 
 def _clean(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:

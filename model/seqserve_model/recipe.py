@@ -25,8 +25,6 @@ _SET_BY_VOCABULARY = {
     "vocabulary_size", "source_vocabulary_size", "pad_id", "bos_id", "eos_id", "unk_id"
 }  # fmt: skip
 
-_MAX_WEIGHT = 1_000
-
 
 class Precision(Enum):
     """Arithmetic of the training steps."""
@@ -44,8 +42,11 @@ class Metric(Enum):
     LOSS = "loss"
 
 
-def _key(default: Any, reason: str, minimum: float | None = None) -> Any:
-    return field(default=default, metadata={"reason": reason, "minimum": minimum})
+def _key(
+    default: Any, reason: str, minimum: float | None = None, maximum: float | None = None
+) -> Any:
+    """Declares a key; the reason is for who reads it here."""
+    return field(default=default, metadata={"minimum": minimum, "maximum": maximum})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class TrainingFile:
     """One of several files to train on: a section ``[[data.files]]``."""
 
     path: str = _key("", "TSV file, plain, gzip or bzip2, relative to the working directory")
-    weight: float = _key(1.0, "how often an epoch has its pairs, on average: 2, 0.5", 0.001)
+    weight: float = _key(1.0, "how often an epoch has its pairs, on average: 2, 0.5", 0.001, 1000)
     prefix: str = _key("", "put before each source, to tell this task from the other files'")
     held_out: bool = _key(True, "whether validation and test pairs are drawn from this file too")
 
@@ -229,11 +230,4 @@ def _data_section(values: Mapping[str, Any]) -> DataRecipe:
     for number, file in enumerate(files):
         if not file.path:
             raise OptionError(f"data.files[{number}].path is missing; name a TSV file to train on")
-        _check_weight(f"data.files[{number}].weight", file.weight)
     return data
-
-
-def _check_weight(name: str, weight: float) -> None:
-    # Written so that it refuses nan too.
-    if not weight <= _MAX_WEIGHT:
-        raise OptionError(f"{name}: {weight} is more than {_MAX_WEIGHT}, the largest allowed")

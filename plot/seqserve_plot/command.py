@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from seqserve.attention import Kind
 from seqserve.command.connection import PairCallOptions
 from seqserve.errors import OptionError
+from seqserve.files import read_text
 from seqserve.options import option, parse
 from seqserve_model.config import PositionScheme
 
@@ -159,11 +160,7 @@ class ScheduleOptions:
         """Decodes the lines and draws when each ran."""
         if self.file is None:
             raise OptionError("--file is required: a text file with one source a line")
-        try:
-            texts = [line for line in self.file.read_text(encoding="utf-8").splitlines() if line]
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise OptionError(f"--file: {self.file} cannot be read: {reason}") from None
+        texts = [line for line in read_text(self.file, "--file").splitlines() if line]
         if not texts:
             raise OptionError(f"--file: {self.file} has no line of text")
         from seqserve_plot import schedule

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from recipes.korean.hangul import choose_particles
+from recipes.korean.words import choose_particles
 
 from seqserve_model.data import Pair
 

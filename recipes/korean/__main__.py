@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 from recipes.korean.grammar import Grammar
-from recipes.korean.lexicon import Pair
+from recipes.korean.words import Pair
 
 HERE = Path(__file__).parent
 OUT = HERE / "everyday-eng-kor.tsv.gz"

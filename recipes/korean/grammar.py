@@ -4,18 +4,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from recipes.korean.hangul import FORMAL, INFORMAL, PLAIN, POLITE, Verb, choose_particles
-from recipes.korean.lexicon import (
-    PLURAL_SUBJECTS,
-    Lexicon,
-    Pair,
-    bare,
-    be,
-    described,
-    is_plural,
-    progressive,
-    third_person,
-)
+from recipes.korean import words as w
+from recipes.korean.words import FORMAL, INFORMAL, PLAIN, POLITE, Lexicon, Pair, Verb
 
 LEVELS = (PLAIN, INFORMAL, POLITE, FORMAL)
 
@@ -25,6 +15,7 @@ class Grammar:
 
     def __init__(self, words: dict[str, Any], seed: int) -> None:
         self._draw = random.Random(seed)
+        self._choose = self._draw.choice
         self._words = Lexicon(words, self._draw)
 
     def pairs(self) -> Iterator[Pair]:
@@ -39,17 +30,17 @@ class Grammar:
             *[self._identity] * 2,
         ]
         while True:
-            english, korean = self._draw.choice(kinds)()
+            english, korean = self._choose(kinds)()
             if self._draw.random() < 0.08:
                 english, korean = english.removesuffix("."), korean.removesuffix(".")
-            yield english[0].upper() + english[1:], choose_particles(korean)
+            yield english[0].upper() + english[1:], w.choose_particles(korean)
 
     def _fixed(self) -> Pair:
-        english, wordings = self._draw.choice(self._words.sentences)
-        return self._words.filled((english, self._draw.choice(wordings.split(" | "))))
+        english, wordings = self._choose(self._words.sentences)
+        return self._words.filled((english, self._choose(wordings.split(" | "))))
 
     def _clause(self) -> Pair:
-        subject, topic, barred = self._draw.choice(self._words.subjects)
+        subject, topic, barred = self._choose(self._words.subjects)
         is_state = self._draw.random() < 0.25
         english, before, verb = self._words.predicate(
             self._words.states if is_state else self._words.actions, barred
@@ -57,8 +48,8 @@ class Grammar:
         moods = ["habit", "past", "not", "not past"]
         if not is_state:
             moods += ["future", "now", "now", "want", "can", "cannot", "must", "not future"]
-        mood = self._draw.choice(moods)
-        level = self._draw.choice(LEVELS)
+        mood = self._choose(moods)
+        level = self._choose(LEVELS)
         when = self._when(mood, is_state=is_state)
         said = self._english(subject, english, mood)
         spoken = before + self._korean(verb, mood, level, is_own=subject in ("I", "we", "you"))
@@ -72,17 +63,17 @@ class Grammar:
         kind = kinds.get(mood)
         if kind is None or is_state or self._draw.random() < 0.35:
             return "", ""
-        return self._words.filled(self._draw.choice(self._words.times[kind]))
+        return self._words.filled(self._choose(self._words.times[kind]))
 
     def _english(self, subject: str, phrase: str, mood: str) -> str:
         verb, _, rest = phrase.partition(" ")
         rest = _spaced(rest)
-        many = subject in PLURAL_SUBJECTS
+        many = subject in w.PLURAL_SUBJECTS
         do = "do" if many else "does"
-        third = verb if many else third_person(verb)
+        third = verb if many else w.third_person(verb)
         forms = {
             "habit": f"{third}{rest}",
-            "now": f"{be(subject, many=many)} {progressive(verb)}{rest}",
+            "now": f"{w.be(subject, many=many)} {w.progressive(verb)}{rest}",
             "past": f"{self._past_of(verb)}{rest}",
             "future": f"will {phrase}",
             "not": f"{do}n't {phrase}",
@@ -91,9 +82,7 @@ class Grammar:
             "want": f"{'want' if many else 'wants'} to {phrase}",
             "can": f"can {phrase}",
             "cannot": f"can't {phrase}",
-            "must": self._draw.choice(
-                [f"{'have' if many else 'has'} to {phrase}", f"must {phrase}"]
-            ),
+            "must": self._choose([f"{'have' if many else 'has'} to {phrase}", f"must {phrase}"]),
         }
         return f"{subject} {forms[mood]}"
 
@@ -135,29 +124,29 @@ class Grammar:
 
     def _request(self) -> Pair:
         english, before, verb = self._words.predicate(self._words.actions, barred="you")
-        said, wordings = self._draw.choice(self._words.requests)
-        korean = self._draw.choice(wordings.split(" | ")).format(verb=verb)
+        said, wordings = self._choose(self._words.requests)
+        korean = self._choose(wordings.split(" | ")).format(verb=verb)
         return said.format(english), before + korean
 
     def _question(self) -> Pair:
         barred_subjects = ("I", "we", "my sister", "my brother")
         others = [each for each in self._words.subjects if each[0] not in barred_subjects]
         you = ("you", "너는", "you")
-        subject, topic, barred = you if self._draw.random() < 0.6 else self._draw.choice(others)
+        subject, topic, barred = you if self._draw.random() < 0.6 else self._choose(others)
         is_state = self._draw.random() < 0.2
         english, before, verb = self._words.predicate(
             self._words.states if is_state else self._words.actions, barred
         )
-        many = subject in PLURAL_SUBJECTS
+        many = subject in w.PLURAL_SUBJECTS
         tenses = [("habit", "do" if many else "does"), ("past", "did")]
         if not is_state:
             tenses += [("future", "will"), ("can", "can")]
-        tense, auxiliary = self._draw.choice(tenses)
-        level = self._draw.choice(LEVELS if tense == "habit" else LEVELS[1:])
+        tense, auxiliary = self._choose(tenses)
+        level = self._choose(LEVELS if tense == "habit" else LEVELS[1:])
         reasons = [("", ""), ("", "")]
         if not is_state and tense != "can":
             reasons += [("when ", "언제 "), ("why ", "왜 ")]
-        asking, how = self._draw.choice(reasons)
+        asking, how = self._choose(reasons)
         asked = verb.asked(self._korean(verb, tense, level, is_own=True), level)
         dropped = subject == "you" and self._draw.random() < 0.5
         start = "" if dropped else self._polite(topic, level) + " "
@@ -167,33 +156,31 @@ class Grammar:
         )
 
     def _description(self) -> Pair:
-        english, korean = self._draw.choice(self._words.descriptions)
+        english, korean = self._choose(self._words.descriptions)
         classes, _, english = english.partition(": ")
-        noun = self._words.noun(self._draw.choice(classes.split(",")))
-        owner = self._draw.choice(
+        noun = self._words.noun(self._choose(classes.split(",")))
+        owner = self._choose(
             [("the", ""), ("the", ""), ("this", "이"), ("that", "그"), ("that", "저"), ("my", "내")]
         )
         is_named = noun in self._words.nouns["subject"]
-        level = self._draw.choice(LEVELS)
-        thing = noun[0] if is_named else f"{owner[0]} {bare(noun[0])}"
+        level = self._choose(LEVELS)
+        thing = noun[0] if is_named else f"{owner[0]} {w.bare(noun[0])}"
         owned = self._polite(owner[1], level)
         named = noun[1] if is_named or not owned else f"{owned} {noun[1]}"
-        many = is_plural(noun[0])
+        many = w.is_plural(noun[0])
         if many and not is_named:
             thing = thing.replace("this ", "these ").replace("that ", "those ")
-        degree = self._draw.choice(
+        degree = self._choose(
             [("", "")] * 4
             + [("very ", "아주 "), ("very ", "매우 "), ("really ", "정말 "), ("too ", "너무 ")]
         )
-        before, _, form = korean.rpartition(" ")
-        verb = self._words.verbs[form]
-        mood = self._draw.choice(["now"] * 4 + ["past", "not", "asked"])
+        before, verb = self._words.divided(korean)
+        mood = self._choose(["now"] * 4 + ["past", "not", "asked"])
         if english.startswith("tastes") or mood in ("not", "asked"):
             degree = ("", "")
-        said = described(thing, english, degree[0], mood, many=many)
-        spoken = f"{before} " if before else ""
-        particle = self._draw.choice(["이/가", "은/는"])
-        return said, f"{named}{particle} {degree[1]}{spoken}{self._ending(verb, mood, level)}"
+        said = w.described(thing, english, degree[0], mood, many=many)
+        particle = self._choose(["이/가", "은/는"])
+        return said, f"{named}{particle} {degree[1]}{before}{self._ending(verb, mood, level)}"
 
     def _ending(self, verb: Verb, mood: str, level: int) -> str:
         if mood == "past":
@@ -202,48 +189,45 @@ class Grammar:
             return self._negated(verb, "not", level) + "."
         if mood == "asked":
             return verb.asked(verb.present(level), level)
-        exclaimed = self._draw.choice(
+        exclaimed = self._choose(
             [None, f"{verb.open_stem}네", f"{verb.open_stem}네요", f"{verb.stem}군요"]
         )
         return (exclaimed or verb.present(level)) + "."
 
     def _trait(self) -> Pair:
-        subject, topic, _ = self._draw.choice(self._words.subjects)
-        english, korean = self._draw.choice(self._words.traits)
-        before, _, form = korean.rpartition(" ")
-        level = self._draw.choice(LEVELS)
-        mood = self._draw.choice(
-            ["now", "now", "past", "not"] + ([] if subject == "I" else ["asked"])
-        )
-        degree = self._draw.choice(
+        subject, topic, _ = self._choose(self._words.subjects)
+        english, korean = self._choose(self._words.traits)
+        before, verb = self._words.divided(korean)
+        level = self._choose(LEVELS)
+        mood = self._choose(["now", "now", "past", "not"] + ([] if subject == "I" else ["asked"]))
+        degree = self._choose(
             [("", ""), ("", ""), ("very ", "아주 "), ("very ", "매우 "), ("really ", "정말 ")]
         )
         if mood in ("not", "asked"):
             degree = ("", "")
-        said = described(subject, english, degree[0], mood, many=subject in PLURAL_SUBJECTS)
-        spoken = f"{before} " if before else ""
-        ending = self._ending(self._words.verbs[form], mood, level)
-        return said, f"{self._polite(topic, level)} {degree[1]}{spoken}{ending}"
+        said = w.described(subject, english, degree[0], mood, many=subject in w.PLURAL_SUBJECTS)
+        ending = self._ending(verb, mood, level)
+        return said, f"{self._polite(topic, level)} {degree[1]}{before}{ending}"
 
     def _identity(self) -> Pair:
-        level = self._draw.choice(LEVELS)
+        level = self._choose(LEVELS)
         if self._draw.random() < 0.5:
             several = ("we", "they", "the children")
             single = [each for each in self._words.subjects if each[0] not in several]
-            subject, topic, _ = self._draw.choice(single)
+            subject, topic, _ = self._choose(single)
             noun = self._words.noun("job")
         else:
-            subject, topic = self._draw.choice(
+            subject, topic = self._choose(
                 [("this", "이것은"), ("that", "그것은"), ("that", "저것은"), ("it", "그것은")]
             )
-            owner = self._draw.choice([("", ""), *self._words.owners])
+            owner = self._choose([("", ""), *self._words.owners])
             thing = self._words.noun("thing")
-            owned = f"{owner[0]} {bare(thing[0])}", f"{self._polite(owner[1], level)} {thing[1]}"
+            owned = f"{owner[0]} {w.bare(thing[0])}", f"{self._polite(owner[1], level)} {thing[1]}"
             noun = owned if owner[0] else thing
-        is_ = be(subject, many=subject in PLURAL_SUBJECTS)
+        is_ = w.be(subject, many=subject in w.PLURAL_SUBJECTS)
         was = "were" if is_ == "are" else "was"
         topic = self._polite(topic, level)
-        mood = self._draw.choice(["is", "is", "not", "was", "asked"])
+        mood = self._choose(["is", "is", "not", "was", "asked"])
         is_a = ("이다/다", "이야/야", "이에요/예요", "입니다")[level]
         if mood == "asked" and subject != "I":
             asked = ("이니?", "이야/야?", "이에요/예요?", "입니까?")[level]

@@ -46,7 +46,7 @@ def test_damage_is_refused_or_harmless(
         path.write_bytes(content[:end] if not changes else content)
         try:
             weights = ModelBin(path)
-            size = sum(weights.tensor(name).numel() for name in weights.names())
+            size = sum(weights.tensor(name).numel() for name in weights.shapes)
         except CheckpointError as error:
             assert "\n" not in str(error)
             assert len(str(error)) < 1000
@@ -58,4 +58,4 @@ def test_the_undamaged_file_is_read() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.bin"
         path.write_bytes(CONTENT)
-        assert set(ModelBin(path).names()) >= set(ALIASES)
+        assert set(ModelBin(path).shapes) >= set(ALIASES)

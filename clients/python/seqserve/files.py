@@ -100,6 +100,15 @@ def _translated(label: str) -> Generator[None, None, None]:
         raise NotWritten(f"{label}: {error.strerror}") from None
 
 
+def read_text(path: Path, option: str) -> str:
+    """Reads a file of UTF-8; raises ``OptionError``, which begins with the option."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise OptionError(f"{label_of(path, option)} cannot be read: {reason}") from None
+
+
 def label_of(path: Path, option: str) -> str:
     """Names a path in an error, after its option if it has one."""
     return f"{option}: {path}" if option else str(path)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 AUTO = "auto"
@@ -78,20 +79,5 @@ _CHINESE = {"CN": "Hans", "SG": "Hans", "TW": "Hant", "HK": "Hant", "MO": "Hant"
 
 # Three letters of ISO 639-2 or 639-3, then the two of ISO 639-1. Where 639-3 divides a language,
 # the form that models mean by its name is here too: arb, pes, zsm.
-_CODES = """
-aaraa abkab afraf akaak albsq alssq amham araar arbar argan armhy asmas avaav aveae aymay azeaz
-azjaz bakba bambm baqeu belbe benbn bisbi bodbo bosbs brebr bulbg burmy catca cescs chach chece
-chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda deude divdv dutnl dzodz ellel engen
-epoeo estet euseu eweee faofo fasfa fijfj finfi frafr frefr fryfy fulff gazom geoka gerde glagd
-glega glggl glvgv greel grngn gujgu hatht hauha hebhe herhz hinhi hmoho hrvhr hunhu hyehy iboig
-iceis idoio iiiii ikuiu ileie inaia indid ipkik islis itait javjv jpnja kalkl kankn kasks katka
-kaukr kazkk khkmn khmkm kikki kinrw kirky kmrku komkv konkg korko kuakj kurku laolo latla lavlv
-limli linln litlt ltzlb lublu luglg lvslv macmk mahmh malml maomi marmr mayms mkdmk mlgmg mltmt
-monmn mrimi msams myamy nauna navnv nblnr ndend ndong nepne nldnl nnonn nobnb norno npine nyany
-ocioc ojioj orior ormom oryor ossos panpa pbtps perfa pesfa plipi pltmg polpl porpt pusps quequ
-rohrm ronro rumro runrn rusru sagsg sansa sinsi slksk slosk slvsl smese smosm snasn sndsd somso
-sotst spaes sqisq srdsc srpsr sswss sunsu swasw swesv swhsw tahty tamta tattt telte tgktg tgltl
-thath tibbo tirti tonto tsntn tsots tuktk turtr twitw uigug ukruk urdur uzbuz uznuz venve vievi
-volvo welcy wlnwa wolwo xhoxh yddyi yidyi yoryo zhaza zhozh zsmms zulzu
-"""
-_ISO_639_1 = {code[:3]: code[3:] for code in re.findall(r"\w+", _CODES)}
+_CODES = Path(__file__).with_suffix(".txt").read_text(encoding="ascii").split()
+_ISO_639_1 = {code[:3]: code[3:] for code in _CODES}

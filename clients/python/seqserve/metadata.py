@@ -3,9 +3,10 @@
 import re
 import secrets
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeAlias
 
-from seqserve.errors import InvalidArgument, invalid_argument
+from seqserve.errors import invalid_argument
 
 REQUEST_ID = "x-request-id"
 """The key of the id, in gRPC's metadata and in the headers of HTTP."""
@@ -29,6 +30,7 @@ MetadataSource: TypeAlias = Callable[[], Iterable[tuple[str, str]]]
 _KEY = re.compile(r"[a-z0-9_.-]+")
 _TEXT = re.compile(r"[\x20-\x7e]*")
 _BINARY = "-bin"
+_refused = partial(invalid_argument, "metadata")
 
 
 def checked_metadata(pairs: Iterable[Any]) -> Metadata:
@@ -52,7 +54,3 @@ def _checked(pair: Any) -> tuple[str, str]:
     elif not isinstance(value, str) or not _TEXT.fullmatch(value):
         raise _refused(f"the value of {key!r} must be a text of printable ASCII characters")
     return key, value
-
-
-def _refused(reason: str) -> InvalidArgument:
-    return invalid_argument("metadata", reason)

@@ -18,18 +18,11 @@ _PREFIX = "SEQSERVE_"
 # A wrong, missing or extra letter or two in ten, or an ending left out.
 _LIKENESS = 0.9
 NAMESAKES = {
-    "SEQSERVE_AS_TARGET",
-    "SEQSERVE_CONCURRENCY",
-    "SEQSERVE_CONNECTIONS",
-    "SEQSERVE_FORMALITY",
-    "SEQSERVE_FORMAT",
-    "SEQSERVE_MAX_CONCURRENCY",
-    "SEQSERVE_MAX_CONNECTIONS",
-    "SEQSERVE_TIME_LIMIT_MS",
-    "SEQSERVE_TIME_LIMIT_S",
-    "SEQSERVE_TOKEN",
-    "SEQSERVE_TOKENIZE",
-    "SEQSERVE_TOKENS",
+    f"SEQSERVE_{name}"
+    for name in (
+        *("AS_TARGET", "CONCURRENCY", "CONNECTIONS", "FORMALITY", "FORMAT", "MAX_CONCURRENCY"),
+        *("MAX_CONNECTIONS", "TIME_LIMIT_MS", "TIME_LIMIT_S", "TOKEN", "TOKENIZE", "TOKENS"),
+    )
 }
 """Variables of one command that are written like one of another, and are right as they are."""
 

@@ -98,17 +98,20 @@ def parse(
     """Reads options from the command line and the environment.
 
     Args:
+        description: What the command does. Its further paragraphs are shown below the options, as
+            ``epilog`` is.
         hidden: Names of options that the help leaves out, because it says where they are explained.
         warns: Whether to report misspelt variables on standard error.
     """
     if warns:
         warn_of_misspelt(options, environ)
     declared = _declared(options)
+    description, _, further = description.partition("\n\n")
     parser = _Parser(
         prog=prog,
         usage=" ".join([prog, *filter(None, (each.usage for each in declared)), "[OPTIONS]"]),
         description=description,
-        epilog=epilog,
+        epilog=further or epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -18,7 +18,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 
     Control characters are shown as escapes.
     """
-    rows = [[_CONTROL.sub(_escaped, cell) for cell in row] for row in rows]
+    rows = [[_CONTROL.sub(lambda each: ascii(each[0])[1:-1], cell) for cell in row] for row in rows]
     widths = [max(map(width_of, cells)) for cells in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -27,10 +27,6 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
         ).rstrip()
         for row in rows
     ]
-
-
-def _escaped(control: re.Match[str]) -> str:
-    return control[0].encode("unicode_escape").decode("ascii")
 
 
 def padded(cell: str, width: int, *, to_the_right: bool = False) -> str:

@@ -3,10 +3,12 @@
 A response that breaks the server's contract becomes an :class:`~seqserve.InternalError`.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache, partial
 from types import NoneType
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from google.protobuf.message import Message
 
@@ -14,37 +16,18 @@ from seqserve import results
 from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights, ScoreResult, TokenizeResult
 from seqserve.errors import CallError, InternalError
-from seqserve.model import Glossary, LanguagePair, Model, ModelState, Usage
-from seqserve.results import SourceWarning, TextWarning, TextWarningKind
+from seqserve.model import Glossary, LanguagePair, Model, Usage
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
-E = TypeVar("E", bound=Enum)
 
 _SCALARS = {str, int, float, bool}
-
-
-def _members_of(kind: type[E], enum: Any) -> Callable[[int], E]:
-    """Returns what finds the member for a number of an enum of the protos.
-
-    Enums of proto3 are open: a newer server may send a number that is not here. It is unspecified.
-    """
-    prefix = enum.Name(0).removesuffix("UNSPECIFIED")
-    members = {number: kind[name.removeprefix(prefix)] for name, number in enum.items()}
-    return lambda number: members.get(number, members[0])
-
-
-_state_of = _members_of(ModelState, model_pb2.ModelState)
-_stop_reason_of = _members_of(results.StopReason, generation_pb2.StopReason)
-_warning_of = _members_of(SourceWarning, generation_pb2.SourceWarning)
-_text_warning_kind_of = _members_of(TextWarningKind, generation_pb2.TextWarningKind)
-_placement_of = _members_of(results.Placement, generation_pb2.Placement)
 
 
 def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
     """Converts the response of Generate."""
     _check(len(response.hypotheses) > 0, "no hypothesis")
-    return _result_of(response)
+    return _read(results.Result, response)
 
 
 def outcomes_of(
@@ -72,13 +55,13 @@ def piece_of(response: generation_pb2.GenerateStreamResponse) -> results.Piece:
 def score_of(response: generation_pb2.ScoreResponse) -> ScoreResult:
     """Converts the response of Score."""
     _check_lengths(response.tokens, response.token_ids, response.token_scores, of="tokens")
-    return _converted(ScoreResult, response)
+    return _read(ScoreResult, response)
 
 
 def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
     """Converts the response of Attention."""
     source, target = len(response.source_tokens), len(response.target_tokens)
-    return _converted(
+    return _read(
         AttentionResult,
         response,
         encoder=_weights_of(response.encoder, source, source),
@@ -91,7 +74,7 @@ def tokens_of(response: generation_pb2.TokenizeResponse) -> TokenizeResult:
     """Converts the response of Tokenize."""
     columns = response.tokens, response.token_ids, response.begins, response.ends
     _check_lengths(*columns, of="tokens", what="place")
-    return _converted(TokenizeResult, response)
+    return _read(TokenizeResult, response)
 
 
 def text_of(response: generation_pb2.DetokenizeResponse) -> str:
@@ -101,12 +84,12 @@ def text_of(response: generation_pb2.DetokenizeResponse) -> str:
 
 def languages_of(response: generation_pb2.DetectLanguageResponse) -> list[results.DetectedLanguage]:
     """Converts the response of DetectLanguage."""
-    return [*map(_detected_of, response.languages)]
+    return [_read(results.DetectedLanguage, each) for each in response.languages]
 
 
 def model_of(message: model_pb2.Model) -> Model:
     """Converts one version of one model."""
-    return _converted(Model, message, state=_state_of(message.state))
+    return _read(Model, message)
 
 
 def models_of(response: Any) -> list[Model]:
@@ -116,26 +99,22 @@ def models_of(response: Any) -> list[Model]:
 
 def pairs_of(response: model_pb2.ListModelsResponse) -> list[LanguagePair]:
     """Returns the pairs of the response of ListModels."""
-    return [_converted(LanguagePair, pair) for pair in response.pairs]
+    return [_read(LanguagePair, pair) for pair in response.pairs]
 
 
 def usages_of(response: model_pb2.GetUsageResponse) -> list[Usage]:
     """Converts the response of GetUsage."""
-    return [_converted(Usage, usage) for usage in response.usages]
+    return [_read(Usage, usage) for usage in response.usages]
 
 
 def glossary_of(response: model_pb2.GetGlossaryResponse) -> Glossary:
     """Converts the response of GetGlossary."""
-    return _glossary_of(response.glossary, map(_term_of, response.entries))
+    return _read(Glossary, response.glossary, entries=tuple(map(_term_of, response.entries)))
 
 
 def glossaries_of(response: model_pb2.ListGlossariesResponse) -> list[Glossary]:
     """Converts the response of ListGlossaries."""
-    return [_glossary_of(glossary, ()) for glossary in response.glossaries]
-
-
-def _glossary_of(message: model_pb2.Glossary, entries: Iterable[tuple[str, str]]) -> Glossary:
-    return _converted(Glossary, message, entries=tuple(entries))
+    return [_read(Glossary, each) for each in response.glossaries]
 
 
 def _term_of(message: generation_pb2.Term) -> tuple[str, str]:
@@ -143,22 +122,11 @@ def _term_of(message: generation_pb2.Term) -> tuple[str, str]:
 
 
 def _alignment_of(message: generation_pb2.Alignment) -> tuple[results.AlignedToken, ...]:
-    columns = (
-        message.source_begins,
-        message.source_ends,
-        message.target_begins,
-        message.target_ends,
-    )
+    names = [field.name for field in fields(results.AlignedToken)]
+    columns = [getattr(message, f"{name}s") for name in names]
     _check_lengths(*columns, of="aligned tokens", what="place")
-    return tuple(
-        results.AlignedToken(
-            source_begin=source_begin,
-            source_end=source_end,
-            target_begin=target_begin,
-            target_end=target_end,
-        )
-        for source_begin, source_end, target_begin, target_end in zip(*columns, strict=True)
-    )
+    places = zip(*columns, strict=True)
+    return tuple(results.AlignedToken(**dict(zip(names, each, strict=True))) for each in places)
 
 
 def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[results.TopToken, ...]:
@@ -178,48 +146,70 @@ def _weights_of(
         (message.queries, message.keys, len(message.weights)) == (queries, keys, expected),
         "weights that do not belong to the tokens",
     )
-    return _converted(AttentionWeights, message)
+    return _read(AttentionWeights, message)
 
 
-def _converted(kind: type[R], message: Any, /, **converted: Any) -> R:
-    for name in kind.__dataclass_fields__.keys() - converted.keys():  # type: ignore[attr-defined]
-        value = getattr(message, name)
-        converted[name] = value if type(value) in _SCALARS else tuple(value)
-    return kind(**converted)
+# Messages that have a value of another form, by their names.
+_FORMS: Mapping[str, Callable[[Any], Any]] = {
+    "Alignment": _alignment_of,
+    "TokenAttention": lambda row: tuple(row.weights),
+    "Term": _term_of,
+    "TopTokens": _top_tokens_of,
+}
 
 
-def _reader(
-    kind: type[R], message: type[Any], /, **converters: Callable[[Any], Any]
-) -> Callable[[Any], R]:
-    """Returns what converts messages of a type.
+def _read(kind: Callable[..., R], message: Any, **given: Any) -> R:
+    """Converts a message to a dataclass, whose fields have the names and types of the message's.
 
     Most fields of most messages are not set, so that only those are read that are.
     """
-    unset: dict[str, Any] = {}
-    for name, field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
-        value = getattr(message(), name)
-        if NoneType in get_args(field.type):
-            unset[name] = None
-        elif type(value) in _SCALARS or isinstance(value, Message):
-            unset[name] = converters[name](value) if name in converters else value
+    unset, converters = _fields(kind, type(message))  # type: ignore[arg-type]
+    values = unset | given
+    for field, value in message.ListFields():
+        if field.name not in converters or field.name in given:
+            continue
+        convert = converters[field.name]
+        if type(value) in _SCALARS or isinstance(value, Message):
+            values[field.name] = convert(value) if convert else value
         else:
-            unset[name] = ()
-
-    def read(message: Any) -> R:
-        values = unset.copy()
-        for field, value in message.ListFields():
-            name = field.name
-            if name in converters:
-                values[name] = converters[name](value)
-            elif name in values:
-                values[name] = value if type(value) in _SCALARS else tuple(value)
-        return kind(**values)
-
-    return read
+            values[field.name] = tuple(map(convert, value) if convert else value)
+    return kind(**values)
 
 
-def _each(convert: Callable[[Any], R]) -> Callable[[Iterable[Any]], tuple[R, ...]]:
-    return lambda messages: tuple(map(convert, messages))
+@cache
+def _fields(
+    kind: Any, message: Any
+) -> tuple[dict[str, Any], dict[str, Callable[[Any], Any] | None]]:
+    """Returns the values of fields that are not set, and how others are converted; None if not."""
+    declared = message.DESCRIPTOR.fields_by_name
+    hints = {field.name: field.type for field in fields(kind)}
+    converters = {
+        name: _converter(declared[name], hints[name]) for name in hints.keys() & declared.keys()
+    }
+    return {name: _unset(hint) for name, hint in hints.items()}, converters
+
+
+def _unset(hint: Any) -> Any:
+    if NoneType in get_args(hint):
+        return None
+    if is_dataclass(hint):
+        return hint(**{field.name: _unset(field.type) for field in fields(hint)})  # type: ignore[operator]
+    return hint["UNSPECIFIED"] if issubclass(hint, Enum) else (get_origin(hint) or hint)()
+
+
+def _converter(field: Any, hint: Any) -> Callable[[Any], Any] | None:
+    kinds = (hint, *get_args(hint))
+    if field.message_type:
+        own: Any = next(filter(is_dataclass, kinds), None)
+        return _FORMS.get(field.message_type.name) or partial(_read, own)
+    if not field.enum_type:
+        return None
+    # Enums of proto3 are open: a newer server may send a number that is not here.
+    own = next(each for each in kinds if issubclass(each, Enum))
+    names = {value.number: value.name for value in field.enum_type.values}
+    prefix = names[0].removesuffix("UNSPECIFIED")
+    members = {number: own[name.removeprefix(prefix)] for number, name in names.items()}
+    return lambda number: members.get(number, members[0])
 
 
 def _check(condition: bool, otherwise: str) -> None:
@@ -229,37 +219,3 @@ def _check(condition: bool, otherwise: str) -> None:
 
 def _check_lengths(*columns: Collection[Any], of: str, what: str = "score") -> None:
     _check(len(set(map(len, columns))) == 1, f"{of} that lack a {what}")
-
-
-_timings_of = _reader(results.Timings, generation_pb2.Timings)
-_detected_of = _reader(results.DetectedLanguage, generation_pb2.DetectedLanguage)
-_kept_of = _reader(results.KeptText, generation_pb2.KeptText, placement=_placement_of)
-_text_warning_of = _reader(TextWarning, generation_pb2.TextWarning, kind=_text_warning_kind_of)
-_leg_of = _reader(results.Leg, generation_pb2.Leg, stop_reason=_stop_reason_of)
-_hypothesis_of = _reader(
-    results.Hypothesis,
-    generation_pb2.Hypothesis,
-    stop_reason=_stop_reason_of,
-    top_tokens=_each(_top_tokens_of),
-    attention=_each(lambda token: tuple(token.weights)),
-    unmet_terms=_each(_term_of),
-    alignment=_alignment_of,
-    kept=_each(_kept_of),
-    warnings=_each(_text_warning_of),
-)
-_segment_of = _reader(
-    results.Segment,
-    generation_pb2.Segment,
-    hypotheses=_each(_hypothesis_of),
-    source_warnings=_each(_warning_of),
-)
-_result_of = _reader(
-    results.Result,
-    generation_pb2.GenerateResponse,
-    hypotheses=_each(_hypothesis_of),
-    timings=_timings_of,
-    segments=_each(_segment_of),
-    source_warnings=_each(_warning_of),
-    legs=_each(_leg_of),
-    detected_language=_detected_of,
-)

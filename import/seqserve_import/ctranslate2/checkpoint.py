@@ -9,9 +9,8 @@ from typing import Any
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.ctranslate2.weights import FILE, ModelBin
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes, read_optional_object
-from seqserve_import.marian.folder import HUGGING_FACE, Vocabularies
-from seqserve_import.tokenizers.added import CONTROLS
-from seqserve_import.tokenizers.languages import language_of
+from seqserve_import.marian.checkpoint import HUGGING_FACE, Vocabularies
+from seqserve_import.tokenizers.special import CONTROLS, language_of
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 MODEL_TYPE = "ctranslate2"
@@ -38,11 +37,7 @@ def model_folder(folder: Path) -> Path | None:
 
 
 def package_pair(folder: Path) -> tuple[str, str]:
-    """Returns the languages of a package of Argos; empty for any other folder.
-
-    Raises:
-        CheckpointError: Its description is damaged.
-    """
+    """Returns the languages of a package of Argos; empty for any other folder."""
     source, target = (_package(folder).text(f"{side}_code", "") for side in ("from", "to"))
     return _CODES.get(source, source), _CODES.get(target, target)
 
@@ -60,13 +55,10 @@ class CTranslate2Checkpoint(Checkpoint):
         Args:
             folder: Folder with the tokenizer; the package's, if it is an Argos package. model:
             Folder with ``model.bin``.
-
-        Raises:
-            CheckpointError: A file is damaged, or of a kind that cannot be imported.
         """
         self.folder, self.model = folder, model
         weights = ModelBin(model / FILE)
-        self._places = {name: (weights, name) for name in weights.names()}
+        self._places = {name: (weights, name) for name in weights.shapes}
         self.attributes: Mapping[str, float] = weights.attributes
         path = model / "config.json"
         self.config = Settings(path, {**read_optional_object(path), "model_type": MODEL_TYPE})
@@ -79,6 +71,10 @@ class CTranslate2Checkpoint(Checkpoint):
     def attribute(self, stack: str, name: str, default: float = 0.0) -> float:
         """Returns a number of the encoder or decoder; older files have one for both."""
         return self.attributes.get(f"{stack}/{name}", self.attributes.get(name, default))
+
+    def fault(self, problem: str) -> CheckpointError:
+        """Makes the error of a fault in the model."""
+        return CheckpointError(f"{self.model}: {problem}")
 
     @property
     def starts_from_zeros(self) -> bool:
@@ -142,7 +138,7 @@ class CTranslate2Checkpoint(Checkpoint):
         target = self.vocabularies.target
         if EOS not in target or UNK not in target:
             lacking = EOS if EOS not in target else UNK
-            raise CheckpointError(f"{self.model}: its target vocabulary has no {lacking}; {AGAIN}")
+            raise self.fault(f"its target vocabulary has no {lacking}; {AGAIN}")
         start = self._start
         if not self.starts_from_zeros and start is not None and start not in target:
             raise self.config.wrong("decoder_start_token", "is not in the target vocabulary")

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqserve_import.files import AGAIN, CheckpointError, check_regular
+from seqserve_import.files import AGAIN, CheckpointError, Weights, check_regular
 
 FILE = "model.bin"
 SPECIFICATION = "TransformerSpec"
@@ -53,18 +53,14 @@ class _Array(NamedTuple):
         )
 
 
-class ModelBin:
+class ModelBin(Weights):
     """The weights of a file, as floats also if it has eight or sixteen bits.
 
     Fused projections are read apart: ``self_attention/linear_0[query]/weight``.
     """
 
     def __init__(self, path: Path) -> None:
-        """Maps the file and reads all but the data.
-
-        Raises:
-            CheckpointError: It is damaged, or of another version or specification.
-        """
+        """Maps the file and reads all but the data."""
         check_regular(path)
         self._path = path
         try:
@@ -97,14 +93,7 @@ class ModelBin:
         for name, array in weights.items():
             self._check_scale(name, array)
             self._arrays |= self._parts(name, array)
-
-    def names(self) -> list[str]:
-        """Lists the weights."""
-        return list(self._arrays)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a weight without reading it."""
-        return self._arrays[name].shape
+        self.shapes = {name: array.shape for name, array in self._arrays.items()}
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
         """Reads some rows of a weight, ``[end - start, ..]``."""

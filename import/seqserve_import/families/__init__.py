@@ -9,7 +9,7 @@ from seqserve_import.families.bart import bart, m2m100, marian, mbart, pegasus
 from seqserve_import.families.ctranslate2 import ctranslate2
 from seqserve_import.families.marian_native import marian_native
 from seqserve_import.families.t5 import t5
-from seqserve_import.family import Family, with_wide_heads
+from seqserve_import.family import NAMES, Family, with_wide_heads
 from seqserve_import.files import CheckpointError
 
 FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
@@ -26,28 +26,6 @@ FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
 }
 """NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5. The last two are for
 files of Marian and CTranslate2, which name no type."""
-
-
-_FIELDS = {
-    "bos_id": "decoder_start_token_id bos_token_id",
-    "decoder_feed_forward_width": "decoder_ffn_dim transformer-decoder-dim-ffn",
-    "decoder_heads": "decoder_attention_heads",
-    "decoder_layers": "decoder_layers num_decoder_layers num_layers dec-depth",
-    "dropout": "dropout dropout_rate",
-    "encoder_layers": "encoder_layers num_layers enc-depth",
-    "eos_id": "eos_token_id",
-    "feed_forward_width": "encoder_ffn_dim d_ff transformer-dim-ffn",
-    "heads": "encoder_attention_heads num_heads transformer-heads",
-    "max_source_length": "max_position_embeddings n_positions",
-    "max_target_length": "max_position_embeddings n_positions",
-    "norm_epsilon": "layer_norm_epsilon",
-    "pad_id": "pad_token_id",
-    "relative_bucket_distance": "relative_attention_max_distance",
-    "relative_buckets": "relative_attention_num_buckets",
-    "vocabulary_size": "vocab_size",
-    "width": "d_model dim-emb",
-}
-"""Where families read what our configuration calls otherwise."""
 
 
 def family_of(checkpoint: Checkpoint) -> Family:
@@ -73,7 +51,7 @@ def family_of(checkpoint: Checkpoint) -> Family:
     except OptionError as error:
 
         def theirs(ours: re.Match[str]) -> str:
-            names = _FIELDS.get(ours[1], "").split()
+            names = NAMES["fields"].get(ours[1], "").split()
             return next(filter(checkpoint.generation.over(config).has, names), ours[0])
 
         shown = re.sub(r"model\.(\w+)", theirs, str(error))

@@ -15,11 +15,13 @@ from seqserve_import.checkpoint import (
     Settings,
 )
 from seqserve_import.family import (
+    NAMES,
     Change,
     Family,
     activation_of,
     end_token,
     find_embeddings,
+    layer_names,
     start_token,
     with_extra_position,
 )
@@ -27,34 +29,7 @@ from seqserve_import.tokenizers.marian import TARGET_VOCABULARY
 from seqserve_model.config import Activation, NormPosition, PositionScheme, TransformerConfig
 from seqserve_model.positions import sinusoids
 
-# fmt: off
-_LAYER = {
-    "self_attention.query":  "self_attn.q_proj",
-    "self_attention.key":    "self_attn.k_proj",
-    "self_attention.value":  "self_attn.v_proj",
-    "self_attention.output": "self_attn.out_proj",
-    "self_residual.norm":    "self_attn_layer_norm",
-    "feed_forward.up":       "fc1",
-    "feed_forward.down":     "fc2",
-    "feed_forward_residual.norm": "final_layer_norm",
-}
-_CROSS = {
-    "cross_attention.query":  "encoder_attn.q_proj",
-    "cross_attention.key":    "encoder_attn.k_proj",
-    "cross_attention.value":  "encoder_attn.v_proj",
-    "cross_attention.output": "encoder_attn.out_proj",
-    "cross_residual.norm":    "encoder_attn_layer_norm",
-}
-_STACKS = {
-    "encoder_positions.table": "encoder.embed_positions.weight",
-    "decoder_positions.table": "decoder.embed_positions.weight",
-    "encoder_embedding_norm":  "encoder.layernorm_embedding",
-    "decoder_embedding_norm":  "decoder.layernorm_embedding",
-    "encoder_norm":            "encoder.layer_norm",
-    "decoder_norm":            "decoder.layer_norm",
-}
-# fmt: on
-
+_NAMES = NAMES["bart"]
 _OFFSET = 2
 """Rows at the head of a table of positions that no token reads."""
 
@@ -71,12 +46,8 @@ def mbart(checkpoint: Checkpoint) -> Family:
 
 def with_learned_positions(checkpoint: Checkpoint, norm_position: NormPosition) -> Family:
     """Reads a model with trained tables of positions."""
-    tables = dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), _usable_rows)
-    return bart_like(checkpoint, changes=tables, norm_position=norm_position, embedding_norm=True)
-
-
-def _usable_rows(table: Tensor) -> Tensor:
-    return with_extra_position(table[_OFFSET:])
+    changes = {"*_positions.table": lambda table: with_extra_position(table[_OFFSET:])}
+    return bart_like(checkpoint, changes=changes, norm_position=norm_position, embedding_norm=True)
 
 
 def bart_like(
@@ -90,9 +61,6 @@ def bart_like(
 
     Args:
         differences: Values of the configuration that are the family's own.
-
-    Raises:
-        CheckpointError: A value is missing, or the network cannot be built from it.
     """
     config = checkpoint.config
     prefix = _prefix(checkpoint)
@@ -145,13 +113,11 @@ def _prefix(checkpoint: Checkpoint) -> str:
 
 
 def _names(prefix: str) -> dict[str, str]:
-    stacks = {"encoder": _LAYER, "decoder": _LAYER | _CROSS}
-    layers = {
-        f"{stack}_layers.*.{ours}": f"{prefix}{stack}.layers.*.{theirs}"
-        for stack, layer in stacks.items()
-        for ours, theirs in layer.items()
-    }
-    rest = {ours: f"{prefix}{theirs}" for ours, theirs in _STACKS.items()}
+    layer = _NAMES["layer"]
+    layers = layer_names(
+        f"{prefix}{{}}.layers.*.{{}}", encoder=layer, decoder=layer | _NAMES["cross"]
+    )
+    rest = {ours: f"{prefix}{theirs}" for ours, theirs in _NAMES["stacks"].items()}
     return {**layers, **rest, "logits_bias": "final_logits_bias"}
 
 

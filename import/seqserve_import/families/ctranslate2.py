@@ -20,30 +20,18 @@ from seqserve_import.families.ctranslate2_shape import (
     check_supported,
     shape_of,
 )
-from seqserve_import.family import HEAD_MULTIPLE, Change, Family, times, with_extra_position
-from seqserve_import.files import CheckpointError
+from seqserve_import.family import (
+    HEAD_MULTIPLE,
+    NAMES,
+    Change,
+    Family,
+    layer_names,
+    times,
+    with_extra_position,
+)
 from seqserve_model.config import PositionScheme, TransformerConfig
 
-# fmt: off
-_LAYER = {
-    "self_attention.query":       "self_attention/linear_0[query]",
-    "self_attention.key":         "self_attention/linear_0[key]",
-    "self_attention.value":       "self_attention/linear_0[value]",
-    "self_attention.output":      "self_attention/linear_1",
-    "self_residual.norm":         "self_attention/layer_norm",
-    "feed_forward.down":          "ffn/linear_1",
-    "feed_forward_residual.norm": "ffn/layer_norm",
-}
-_CROSS = {
-    "cross_attention.query":      "attention/linear_0",
-    "cross_attention.key":        "attention/linear_1[key]",
-    "cross_attention.value":      "attention/linear_1[value]",
-    "cross_attention.output":     "attention/linear_2",
-    "cross_residual.norm":        "attention/layer_norm",
-}
-_PLAIN = {"feed_forward.up": "ffn/linear_0"}
-_GATED = {"feed_forward.gate": "ffn/linear_0", "feed_forward.up": "ffn/linear_0_noact"}
-# fmt: on
+_NAMES = NAMES["ctranslate2"]
 _PROJECTION = {"weight": "weight", "bias": "bias"}
 _NORM = {"weight": "gamma", "bias": "beta"}
 
@@ -52,15 +40,12 @@ def ctranslate2(checkpoint: Checkpoint) -> Family:
     """Reads a model by its variables, whose names are the same for all converters.
 
     The vocabulary gets a token whose embedding is zero, if it has none that pads.
-
-    Raises:
-        CheckpointError: A variable is missing, or has no counterpart here; the message names it.
     """
     if not isinstance(checkpoint, CTranslate2Checkpoint):
         raise checkpoint.config.wrong("model_type", "is the type of CTranslate2's own files")
     check_supported(checkpoint)
     source, target, output = _tables(checkpoint)
-    names = _names(_GATED if GATE in checkpoint.names else _PLAIN)
+    names = _names(_NAMES["gated" if GATE in checkpoint.names else "plain"])
     built = TransformerConfig(
         **shape_of(checkpoint),
         shared_embeddings=checkpoint.are_equal(source, target),
@@ -104,8 +89,8 @@ def _tables(checkpoint: CTranslate2Checkpoint) -> tuple[str, str, str]:
     for name, needed in zip(tables, tokens, strict=True):
         shape = checkpoint.shape(name)
         if len(shape) != 2 or shape[0] < needed or shape[1] != width or not 4 <= width <= MAX_WIDTH:
-            raise CheckpointError(
-                f"{checkpoint.model}: the variable {name} has the shape {list(shape)}; the"
+            raise checkpoint.fault(
+                f"the variable {name} has the shape {list(shape)}; the"
                 f" vocabulary has {needed:,} tokens"
             )
     return tables
@@ -135,12 +120,8 @@ def _table(stack: str, positions: PositionScheme) -> str:
 
 
 def _names(feed_forward: Mapping[str, str]) -> dict[str, str]:
-    layer = {**_LAYER, **feed_forward}
-    modules = {
-        f"{stack}_layers.*.{ours}": f"{stack}/layer_*/{theirs}"
-        for stack, own in zip(STACKS, (layer, layer | _CROSS), strict=True)
-        for ours, theirs in own.items()
-    }
+    layer = {**_NAMES["layer"], **feed_forward}
+    modules = layer_names("{}/layer_*/{}", encoder=layer, decoder=layer | _NAMES["cross"])
     for stack in STACKS:
         modules[f"{stack}_norm"] = f"{stack}/layer_norm"
         modules[f"{stack}_embedding_norm"] = f"{stack}/layernorm_embedding"
@@ -167,7 +148,7 @@ def _queries(checkpoint: CTranslate2Checkpoint, config: TransformerConfig) -> di
         different = next((name for name, value in found.items() if value not in scales), None)
         if len(scales) > 1 or different:
             name = different or f"{prefixes[-1]}/queries_scale"
-            raise CheckpointError(f"{checkpoint.model}: {name} differs from the others")
+            raise checkpoint.fault(f"{name} differs from the others")
         factor = scales.pop() * shape.head_size**0.5
         if abs(factor - 1) > 1e-6:
             changes[f"{stack}_layers.*.query.*"] = partial(times, factor)
@@ -215,9 +196,8 @@ def _distances(
     wanted = 2 * shape.relative_distance + 1, shape.head_size
     for name in names:
         if checkpoint.shape(name) != wanted:
-            raise CheckpointError(
-                f"{checkpoint.model}: {name} has the shape {list(checkpoint.shape(name))}; it must"
-                f" be {list(wanted)}"
+            raise checkpoint.fault(
+                f"{name} has the shape {list(checkpoint.shape(name))}; it must be {list(wanted)}"
             )
     tables = torch.stack([checkpoint.tensor(name) for name in names])
     # As wide as heads will be.

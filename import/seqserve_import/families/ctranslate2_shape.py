@@ -33,11 +33,7 @@ _MAX_DISTANCE = 1024
 
 
 def check_supported(checkpoint: CTranslate2Checkpoint) -> None:
-    """Refuses what has no counterpart here.
-
-    Raises:
-        CheckpointError: The message names the variable.
-    """
+    """Refuses what has no counterpart here."""
     bin_ = checkpoint.model / "model.bin"
     if checkpoint.config.has("quantization_type"):
         raise checkpoint.config.wrong("quantization_type", "is not supported")
@@ -64,49 +60,28 @@ def _layers(checkpoint: CTranslate2Checkpoint, stack: str) -> int:
     while f"{stack}/layer_{count}/ffn/linear_0/weight" in checkpoint.names:
         count += 1
     if not 0 < count <= MAX_LAYERS:
-        raise CheckpointError(f"{checkpoint.model}: {stack} has {count} layers")
+        raise checkpoint.fault(f"{stack} has {count} layers")
     return count
 
 
-def _positions(checkpoint: CTranslate2Checkpoint) -> PositionScheme:
-    first = "encoder/layer_0/"
-    if first + BUCKETS in checkpoint.names:
-        return PositionScheme.T5
-    if first + DISTANCES.format("keys") in checkpoint.names:
-        return PositionScheme.RELATIVE
-    return PositionScheme.LEARNED
-
-
 def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
-    """Returns the values of a configuration, without the vocabulary's.
-
-    Raises:
-        CheckpointError: A variable is missing, or says what is not supported.
-    """
-    names, first = checkpoint.names, "{}/layer_0/{}"
-    positions = _positions(checkpoint)
+    """Returns the values of a configuration, without the vocabulary's."""
+    names, first = checkpoint.names, "encoder/layer_0"
+    buckets, distances = f"{first}/{BUCKETS}", f"{first}/{DISTANCES.format('keys')}"
+    positions = PositionScheme.RELATIVE if distances in names else PositionScheme.LEARNED
+    if buckets in names:
+        positions = PositionScheme.T5
     pre_norm, activation = _flags(checkpoint)
-    own = {
-        stack: {
-            "heads": int(checkpoint.attribute(stack, "num_heads", 8)),
-            "attention_width": _matrix(
-                checkpoint, first.format(stack, "self_attention/linear_1/weight")
-            )[1],
-            "feed_forward_width": _matrix(checkpoint, first.format(stack, "ffn/linear_0/weight"))[
-                0
-            ],
-        }
-        for stack in STACKS
-    }
-    of_decoder = own["decoder"] if own["decoder"] != own["encoder"] else {}
-    norm = Norm.LAYER if first.format("encoder", "ffn/layer_norm/beta") in names else Norm.RMS
+    encoder, decoder = (_sizes(checkpoint, stack) for stack in STACKS)
+    of_decoder = decoder if decoder != encoder else {}
+    norm = Norm.LAYER if f"{first}/ffn/layer_norm/beta" in names else Norm.RMS
     length = _LENGTH[positions]
     tables = [f"{stack}/{TABLE}" for stack in STACKS if f"{stack}/{TABLE}" in names]
     if positions is PositionScheme.LEARNED:
         length = min(length, *(_matrix(checkpoint, name)[0] for name in tables), length)
     values: dict[str, Any] = {
         "width": checkpoint.shape("decoder/embeddings/weight")[1],
-        **own["encoder"],
+        **encoder,
         **{f"decoder_{name}": size for name, size in of_decoder.items()},
         **{f"{stack}_layers": _layers(checkpoint, stack) for stack in STACKS},
         "norm_position": NormPosition.PRE if pre_norm else NormPosition.POST,
@@ -122,18 +97,25 @@ def shape_of(checkpoint: CTranslate2Checkpoint) -> dict[str, Any]:
         "max_target_length": max(1, length - 1),
     }
     if positions is PositionScheme.T5:
-        values["relative_buckets"] = _matrix(checkpoint, first.format("encoder", BUCKETS))[0]
-        name = f"{first.format('encoder', 'self_attention')}/relative_attention_max_distance"
+        values["relative_buckets"] = _matrix(checkpoint, buckets)[0]
+        name = f"{first}/self_attention/relative_attention_max_distance"
         values["relative_bucket_distance"] = int(checkpoint.attributes.get(name, 128))
     if positions is PositionScheme.RELATIVE:
-        keys = first.format("encoder", DISTANCES.format("keys"))
-        values["relative_distance"] = distance = (_matrix(checkpoint, keys)[0] - 1) // 2
+        values["relative_distance"] = distance = (_matrix(checkpoint, distances)[0] - 1) // 2
         if distance > _MAX_DISTANCE:
-            raise CheckpointError(
-                f"{checkpoint.model}: {keys} has {distance:,} distances; at most {_MAX_DISTANCE:,}"
-                " are supported"
+            raise checkpoint.fault(
+                f"{distances} has {distance:,} distances; at most {_MAX_DISTANCE:,} are supported"
             )
     return values
+
+
+def _sizes(checkpoint: CTranslate2Checkpoint, stack: str) -> dict[str, int]:
+    first = f"{stack}/layer_0"
+    return {
+        "heads": int(checkpoint.attribute(stack, "num_heads", 8)),
+        "attention_width": _matrix(checkpoint, f"{first}/self_attention/linear_1/weight")[1],
+        "feed_forward_width": _matrix(checkpoint, f"{first}/ffn/linear_0/weight")[0],
+    }
 
 
 def _flags(checkpoint: CTranslate2Checkpoint) -> tuple[int, Activation]:
@@ -144,25 +126,21 @@ def _flags(checkpoint: CTranslate2Checkpoint) -> tuple[int, Activation]:
     }
     for name, found in flags.items():
         if len(found) > 1:
-            raise CheckpointError(f"{checkpoint.model}: decoder/{name} differs from the encoder's")
+            raise checkpoint.fault(f"decoder/{name} differs from the encoder's")
     [pre_norm], [activation] = flags.values()
     plain = dict(enumerate(_ACTIVATIONS)).get(activation)
     is_gated = GATE in checkpoint.names
     known = GATED if is_gated else {each: each for each in _ACTIVATIONS}
     if plain not in known:
         gated = ", gated," if is_gated else ""
-        raise CheckpointError(
-            f"{checkpoint.model}: encoder/activation {activation}{gated} is not supported"
-        )
+        raise checkpoint.fault(f"encoder/activation {activation}{gated} is not supported")
     return pre_norm, known[plain]
 
 
 def _matrix(checkpoint: CTranslate2Checkpoint, name: str) -> tuple[int, ...]:
     shape = checkpoint.shape(name)
     if len(shape) != 2:
-        raise CheckpointError(
-            f"{checkpoint.model}: {name} has the shape {list(shape)}; it must be a matrix"
-        )
+        raise checkpoint.fault(f"{name} has the shape {list(shape)}; it must be a matrix")
     return shape
 
 
@@ -176,8 +154,7 @@ def _is_scaled(checkpoint: CTranslate2Checkpoint) -> bool:
         factor = (root if scale else 1.0) if isinstance(scale, int) else scale
         found[stack] = abs(factor / root - 1) < 1e-4
         if (not found[stack] and factor != 1.0) or len({*found.values()}) > 1:
-            raise CheckpointError(
-                f"{checkpoint.model}: {stack}/scale_embeddings is {factor:g}; it must be 1 or"
-                f" {root:g} in both stacks"
+            raise checkpoint.fault(
+                f"{stack}/scale_embeddings is {factor:g}; it must be 1 or {root:g} in both stacks"
             )
     return bool(found["encoder"])

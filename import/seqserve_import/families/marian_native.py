@@ -1,82 +1,28 @@
 """Marian from its own files, and the students of Bergamot in Firefox."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import Tensor
 
 from seqserve_import.checkpoint import MAX_LAYERS, MAX_WIDTH, Checkpoint, Settings
 from seqserve_import.families.bart import fairseq_sinusoids
-from seqserve_import.family import Change, Family, activation_of, end_token, with_extra_position
-from seqserve_import.marian.checkpoint import MarianCheckpoint
-from seqserve_import.marian.folder import Vocabularies
+from seqserve_import.family import (
+    NAMES,
+    Change,
+    Family,
+    activation_of,
+    end_token,
+    layer_names,
+    with_extra_position,
+)
+from seqserve_import.marian.checkpoint import MarianCheckpoint, Vocabularies
 from seqserve_model.config import DecoderCell, NormPosition, PositionScheme, TransformerConfig
 
-# fmt: off
-_FEED_FORWARD = {
-    "feed_forward.up":            "ffn_{}1",
-    "feed_forward.down":          "ffn_{}2",
-    "feed_forward_residual.norm": "ffn_ffn_ln_{}",
-}
-_SELF = {
-    "self_attention.query":       "self_{}q",
-    "self_attention.key":         "self_{}k",
-    "self_attention.value":       "self_{}v",
-    "self_attention.output":      "self_{}o",
-    "self_residual.norm":         "self_Wo_ln_{}",
-}
-_CROSS = {
-    "cross_attention.query":      "context_{}q",
-    "cross_attention.key":        "context_{}k",
-    "cross_attention.value":      "context_{}v",
-    "cross_attention.output":     "context_{}o",
-    "cross_residual.norm":        "context_Wo_ln_{}",
-}
-_SSRU = {
-    "ssru.input":                 "rnn_{}",
-    "ssru.forget":                "rnn_{}f",
-}
-# Where an SSRU is normalised before it, the norm has another name than after it.
-_SSRU_NORM = {
-    NormPosition.PRE:             "rnn_ln_{}",
-    NormPosition.POST:            "rnn_ffn_ln_{}",
-}
-_STACKS = {
-    "encoder_embedding_norm":     "encoder_emb_ln_{}_pre",
-    "decoder_embedding_norm":     "decoder_emb_ln_{}_pre",
-    "encoder_norm":               "encoder_top_ln_{}",
-    "decoder_norm":               "decoder_top_ln_{}",
-}
-# fmt: on
+_NAMES = NAMES["marian"]
 _PROJECTION = {"weight": "W", "bias": "b"}
 _NORM = {"weight": "scale", "bias": "bias"}
 
 _NORMS = {("", "an", ""): NormPosition.POST, ("n", "a", "n"): NormPosition.PRE}
 """By the operations before, after and above the layers, without dropout, ``d``."""
 _CELLS = {"self-attention": DecoderCell.ATTENTION, "rnn": DecoderCell.SSRU}
-_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
-    "type": ("transformer",),
-    "input-types": ([], ["sequence"], ["sequence", "sequence"]),
-    "layer-normalization": (False,),
-    "lemma-dim-emb": (0,),
-    "right-left": (False,),
-    "transformer-attention-mask": ("default",),
-    "transformer-decoder-autoreg": tuple(_CELLS),
-    "transformer-decoder-ffn-depth": (0, 2),
-    "transformer-disable-position-embeddings": (False,),
-    "transformer-ffn-activation": ("swish", "relu"),
-    "transformer-ffn-depth": (2,),
-    "transformer-no-affine": (False,),
-    "transformer-no-bias": (False,),
-    "transformer-no-projection": (False,),
-    "transformer-pool": (False,),
-    "transformer-rnn-projection": (False,),
-    "transformer-tied-layers": ([],),
-    "transformer-train-position-embeddings": (False,),
-    "ulr": (False,),
-}
-"""The values of settings that are supported; a setting that is missing has the first one."""
-
 EPSILON = 1e-9
 """Added to the variance by each norm."""
 FIRST_LAYER = 1
@@ -89,9 +35,6 @@ def marian_native(checkpoint: Checkpoint) -> Family:
     """Reads Marian: as OPUS-MT, but with other sinusoids and, in Firefox, another decoder cell.
 
     The vocabulary gets a token whose embedding is zero, from which targets start.
-
-    Raises:
-        CheckpointError: A setting is not supported, or a value is missing.
     """
     config = checkpoint.config
     if not isinstance(checkpoint, MarianCheckpoint):
@@ -146,7 +89,7 @@ def marian_native(checkpoint: Checkpoint) -> Family:
 
 
 def _check_supported(config: Settings) -> None:
-    for name, supported in _SUPPORTED.items():
+    for name, supported in _NAMES["supported"].items():
         if config.some([name]).get(name, supported[0]) not in supported:
             listed = " or ".join(str(value).lower() for value in supported)
             raise config.wrong(name, f"is not supported; {listed} can be imported")
@@ -191,18 +134,16 @@ def _tables(checkpoint: Checkpoint) -> tuple[str, str, str]:
 
 def weight_names(norm_position: NormPosition, cell: DecoderCell) -> dict[str, str]:
     """Returns Marian's names of all weights but tables and biases of tokens, by ours."""
-    ssru = _SSRU | {"self_residual.norm": _SSRU_NORM[norm_position]}
-    own = ssru if cell is DecoderCell.SSRU else _SELF
-    stacks = {"encoder": _SELF | _FEED_FORWARD, "decoder": own | _CROSS | _FEED_FORWARD}
+    ssru = _NAMES["ssru"] | {"self_residual.norm": _NAMES["ssru_norm"][norm_position.value]}
+    feed_forward = _NAMES["feed_forward"]
+    encoder = _NAMES["self"] | feed_forward
+    own = ssru if cell is DecoderCell.SSRU else _NAMES["self"]
+    layers = layer_names("{}_l*_{}", encoder=encoder, decoder=own | _NAMES["cross"] | feed_forward)
     suffix = "_pre" if norm_position is NormPosition.PRE else ""
-    layers = {
-        f"{stack}_layers.*.{ours}": f"{stack}_l*_{theirs}{suffix if '_ln_' in theirs else ''}"
-        for stack, layer in stacks.items()
-        for ours, theirs in layer.items()
-    }
+    names = {ours: theirs + suffix * ("_ln_" in theirs) for ours, theirs in layers.items()}
     return {
         f"{ours}.{leaf}": theirs.format(spelled)
-        for ours, theirs in (layers | _STACKS).items()
+        for ours, theirs in (names | _NAMES["stacks"]).items()
         for leaf, spelled in (_NORM if "_ln_" in theirs else _PROJECTION).items()
     }
 

@@ -10,11 +10,13 @@ from seqserve_import.checkpoint import (
     Settings,
 )
 from seqserve_import.family import (
+    NAMES,
     Change,
     Family,
     activation_of,
     end_token,
     find_embeddings,
+    layer_names,
     start_token,
     times,
 )
@@ -26,38 +28,7 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 
-# fmt: off
-_ENCODER = {
-    "self_attention.query":  "layer.0.SelfAttention.q",
-    "self_attention.key":    "layer.0.SelfAttention.k",
-    "self_attention.value":  "layer.0.SelfAttention.v",
-    "self_attention.output": "layer.0.SelfAttention.o",
-    "self_residual.norm":    "layer.0.layer_norm",
-    "feed_forward.up":       "layer.1.DenseReluDense.wi",
-    "feed_forward.down":     "layer.1.DenseReluDense.wo",
-    "feed_forward_residual.norm": "layer.1.layer_norm",
-}
-_DECODER = {
-    "cross_attention.query":  "layer.1.EncDecAttention.q",
-    "cross_attention.key":    "layer.1.EncDecAttention.k",
-    "cross_attention.value":  "layer.1.EncDecAttention.v",
-    "cross_attention.output": "layer.1.EncDecAttention.o",
-    "cross_residual.norm":    "layer.1.layer_norm",
-    "feed_forward.up":        "layer.2.DenseReluDense.wi",
-    "feed_forward.down":      "layer.2.DenseReluDense.wo",
-    "feed_forward_residual.norm": "layer.2.layer_norm",
-}
-_BUCKETS = "layer.0.SelfAttention.relative_attention_bias.weight"
-_STACKS = {
-    "encoder_positions.table": f"encoder.block.0.{_BUCKETS}",
-    "decoder_positions.table": f"decoder.block.0.{_BUCKETS}",
-    # umT5's, for each layer.
-    "encoder_positions.of_layers.*.table": f"encoder.block.*.{_BUCKETS}",
-    "decoder_positions.of_layers.*.table": f"decoder.block.*.{_BUCKETS}",
-    "encoder_norm":            "encoder.final_layer_norm",
-    "decoder_norm":            "decoder.final_layer_norm",
-}
-# fmt: on
+_NAMES = NAMES["t5"]
 GATED = {
     Activation.GELU: Activation.GEGLU,
     Activation.GELU_TANH: Activation.GEGLU_TANH,
@@ -74,6 +45,7 @@ def t5(checkpoint: Checkpoint) -> Family:
     """Reads T5: no biases, RMS norms, positions in the attention logits, which are not scaled."""
     config = checkpoint.config
     activation, is_gated = _activation(config)
+    is_umt5 = config.text("model_type") == "umt5"
     embeddings = find_embeddings(
         checkpoint,
         shared="shared.weight",
@@ -106,7 +78,7 @@ def t5(checkpoint: Checkpoint) -> Family:
             norm_epsilon=config.real("layer_norm_epsilon", 1e-6),
             projection_bias=False,
             activation=activation,
-            positions=_positions(config),
+            positions=PositionScheme.T5_LAYERS if is_umt5 else PositionScheme.T5,
             relative_buckets=config.size("relative_attention_num_buckets", 32),
             relative_bucket_distance=config.size("relative_attention_max_distance", 128),
             shared_embeddings=embeddings.shared_embeddings,
@@ -123,11 +95,6 @@ def t5(checkpoint: Checkpoint) -> Family:
         changes=changes,
         unused=(*embeddings.others, _UNUSED),
     )
-
-
-def _positions(config: Settings) -> PositionScheme:
-    is_umt5 = config.text("model_type") == "umt5"
-    return PositionScheme.T5_LAYERS if is_umt5 else PositionScheme.T5
 
 
 def _scales_output(config: Settings) -> bool:
@@ -155,14 +122,11 @@ def _activation(config: Settings) -> tuple[Activation, bool]:
 
 def _names(is_gated: bool) -> dict[str, str]:
     """Lists the names; a gated layer has two projections up, the gate first."""
-    stacks = {"encoder": _ENCODER, "decoder": _ENCODER | _DECODER}
-    names = {
-        f"{stack}_layers.*.{ours}": f"{stack}.block.*.{theirs}"
-        for stack, layer in stacks.items()
-        for ours, theirs in layer.items()
-    }
+    encoder = _NAMES["encoder"]
+    names = layer_names("{}.block.*.{}", encoder=encoder, decoder=encoder | _NAMES["decoder"])
     if is_gated:
         for ours in [name for name in names if name.endswith(".up")]:
             theirs = names[ours]
             names |= {ours: f"{theirs}_1", f"{ours.removesuffix('up')}gate": f"{theirs}_0"}
-    return names | _STACKS
+    stacks: dict[str, str] = _NAMES["stacks"]
+    return names | stacks

@@ -45,9 +45,6 @@ def read_marian_shortlist(
         target: Those of the target vocabulary; where both are one, source tokens may be copied.
         frequent: For a text, how many of the first ids every source may choose.
         best: For a text, the most translations of a source token.
-
-    Raises:
-        CheckpointError: The file is damaged, or does not fit the vocabularies.
     """
     content = _content(path)
     if content[:8] == _MAGIC.to_bytes(8, "little"):

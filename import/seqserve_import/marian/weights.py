@@ -8,7 +8,7 @@ Numbers are little-endian.
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqserve_import.files import MAX_BYTES, CheckpointError, check_regular, read_bytes
-from seqserve_import.weight_files import Weights
+from seqserve_import.files import MAX_BYTES, CheckpointError, Weights, check_regular, read_bytes
 
 SETTINGS = "special:model.yml"
 """The array whose bytes are the settings of the network, in YAML."""
@@ -40,51 +39,39 @@ class Npz(Weights):
     """An ``.npz`` file; it is open only while an array is read."""
 
     def __init__(self, path: Path) -> None:
-        """Lists the arrays.
-
-        Raises:
-            CheckpointError: It is damaged.
-        """
         self._path = path
         check_regular(path)
-        self._check_sizes()
-        with self._opened() as arrays:
-            if SETTINGS not in arrays:
-                raise CheckpointError(f"{path}: has no {SETTINGS}; it is not a model of Marian")
-            self.settings = bytes(arrays[SETTINGS]).rstrip(b"\0")
-            self._names = [name for name in arrays if not name.startswith("special:")]
+        shapes = self._checked_shapes()
+        if SETTINGS not in shapes:
+            raise CheckpointError(f"{path}: has no {SETTINGS}; it is not a model of Marian")
+        self.settings = bytes(self.tensor(SETTINGS).numpy()).rstrip(b"\0")
+        self.shapes = {name: shape for name, shape in shapes.items() if name[:8] != "special:"}
         self.input_limits: dict[str, float] = {}
 
-    def names(self) -> list[str]:
-        """Lists the weights."""
-        return self._names
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a weight."""
-        return tuple(self.tensor(name).shape)
-
     def tensor(self, name: str) -> Tensor:
-        """Reads a weight as stored."""
-        with self._opened() as arrays:
+        """Reads a weight."""
+        # Numpy would leave a damaged file open.
+        with self._damage_named(), self._path.open("rb") as file, np.load(file) as arrays:
             return torch.from_numpy(arrays[name])
 
-    def _check_sizes(self) -> None:
+    def _checked_shapes(self) -> dict[str, tuple[int, ...]]:
         """Refuses arrays that are more than the file holds, before memory is taken for them."""
+        shapes = {}
         with self._damage_named(), zipfile.ZipFile(self._path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
                 raise ValueError(f"holds more than {MAX_BYTES:,} bytes, the largest allowed")
             for entry in archive.infolist():
+                name = entry.filename.removesuffix(".npy")
                 with archive.open(entry) as member:
-                    version = np.lib.format.read_magic(member)
-                    if version == (1, 0):
-                        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-                    else:
-                        shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+                    is_first = np.lib.format.read_magic(member) == (1, 0)
+                    version = "1_0" if is_first else "2_0"
+                    read = getattr(np.lib.format, f"read_array_header_{version}")
+                    shape, _, dtype = read(member)
                 if prod(shape) * dtype.itemsize > entry.file_size:
-                    name = entry.filename.removesuffix(".npy")
-                    raise ValueError(
-                        f"{name} has the shape {list(shape)}, which it is too short for"
-                    )
+                    reason = f"has the shape {list(shape)}, which it is too short for"
+                    raise ValueError(f"{name} {reason}")
+                shapes[name] = shape
+        return shapes
 
     @contextmanager
     def _damage_named(self) -> Iterator[None]:
@@ -92,12 +79,6 @@ class Npz(Weights):
             yield
         except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise CheckpointError(f"{self._path}: cannot be read: {error}; copy it again") from None
-
-    @contextmanager
-    def _opened(self) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
-        # Numpy would leave a damaged file open.
-        with self._damage_named(), self._path.open("rb") as file, np.load(file) as arrays:
-            yield arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +92,6 @@ class Bin(Weights):
     """A ``.bin`` file; weights of eight bits are read as floats."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the file.
-
-        Raises:
-            CheckpointError: It is damaged, or made for one kind of CPU.
-        """
         self._path = path
         try:
             arrays = _arrays(memoryview(read_bytes(path, MAX_BYTES)))
@@ -134,6 +110,7 @@ class Bin(Weights):
         }
         for name, array in self._arrays.items():
             self._check(name, array)
+        self.shapes = {name: array.shape for name, array in self._arrays.items()}
 
     def _check(self, name: str, array: _Array) -> None:
         if array.kind not in (*_FLOATS, *_INTGEMM8):
@@ -145,14 +122,6 @@ class Bin(Weights):
         size, extra = (1, 4) if array.kind in _INTGEMM8 else (_FLOATS[array.kind].itemsize, 0)
         if len(array.data) < prod(array.shape) * size + extra:
             raise CheckpointError(f"{self._path}: {name} is cut off; copy it again")
-
-    def names(self) -> list[str]:
-        """Lists the weights."""
-        return list(self._arrays)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a weight."""
-        return self._arrays[name].shape
 
     def tensor(self, name: str) -> Tensor:
         """Reads a weight, as fp32 if it was stored in eight bits."""

@@ -14,11 +14,10 @@ from tokenizers import AddedToken
 
 from seqserve_import.checkpoint import MAX_SIZE
 from seqserve_import.files import CheckpointError, read_optional_object
-from seqserve_import.tokenizers.languages import language_of
-from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
+from seqserve_import.tokenizers.special import CONTROLS, language_of
 
 _SETTINGS = "tokenizer_config.json"
-CONTROLS = (BOS, PAD, EOS, UNK)
+_SAVE_AGAIN = "save the tokenizer again with the library that made it"
 _ADDITIONAL = ("additional_special_tokens", "extra_special_tokens")
 
 
@@ -50,7 +49,7 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
         if known != id_:
             raise CheckpointError(
                 f"{path}: the token {token.content!r:.80} has the id {id_}, but {known} in the"
-                " vocabulary; save the tokenizer again with the library that made it"
+                f" vocabulary; {_SAVE_AGAIN}"
             )
         _check_row(path, token, id_, rows)
         # A gap holds rows that no token has.
@@ -59,7 +58,7 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
             if not completed[id_].startswith("<unused@"):
                 raise CheckpointError(
                     f"{path}: the tokens {token.content!r:.80} and {completed[id_]!r:.80} have the"
-                    f" same id, {id_}; save the tokenizer again with the library that made it"
+                    f" same id, {id_}; {_SAVE_AGAIN}"
                 )
             completed[id_] = token.content
             ids[token.content] = id_
@@ -92,8 +91,7 @@ def add_missing(folder: Path, tokenizer: tokenizers.Tokenizer, spelled: Mapping[
             if (got := tokenizer.token_to_id(content)) != id_:
                 raise CheckpointError(
                     f"{path}: the token {content!r:.80} has the id {id_}, but would get {got} after"
-                    " those of tokenizer.json; save the tokenizer again with the library that made"
-                    " it"
+                    f" those of tokenizer.json; {_SAVE_AGAIN}"
                 )
 
 
@@ -120,11 +118,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def read_size(folder: Path, name: str, default: int) -> int:
-    """Returns a number of tokens from ``tokenizer_config.json``.
-
-    Raises:
-        CheckpointError: It is not a number, or more than any model has.
-    """
+    """Returns a number of tokens from ``tokenizer_config.json``."""
     size = read_settings(folder).get(name, default)
     if type(size) is not int or not 0 <= size <= MAX_SIZE:
         raise CheckpointError(f"{folder / _SETTINGS}: {name} is not from 0 to {MAX_SIZE:,}")

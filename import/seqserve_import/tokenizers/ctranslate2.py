@@ -17,11 +17,9 @@ from seqserve_import.ctranslate2.checkpoint import (
     package_pair,
 )
 from seqserve_import.files import AGAIN, CheckpointError
-from seqserve_import.tokenizers.added import CONTROLS
-from seqserve_import.tokenizers.control_tokens import around
-from seqserve_import.tokenizers.languages import language_of
 from seqserve_import.tokenizers.marian import LANGUAGE, words
-from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
+from seqserve_import.tokenizers.segmentation import Piece, controls_of, read_pieces, segmenter
+from seqserve_import.tokenizers.special import CONTROLS, around, language_of
 from seqserve_import.tokenizers.subword_nmt import FILE, convert_bpe
 from seqserve_import.tokenizers.vocabulary_files import (
     BYTE_LEVEL_FILES,
@@ -39,11 +37,7 @@ _HIDDEN = ("<blank>", "<mask>", "<extra_id_")
 
 
 def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
-    """Returns the tokenizer of sources, which decodes targets too if both are divided alike.
-
-    Raises:
-        CheckpointError: The tokenizer is missing, or has other ids than the vocabulary.
-    """
+    """Returns the tokenizer of sources, which decodes targets too if both are divided alike."""
     checkpoint = _opened(folder)
     made = _side(checkpoint, "source", rows)
     if checkpoint.reads_end:
@@ -118,11 +112,10 @@ def _of_pieces(
         or token.startswith(_HIDDEN)
         or (names_languages and language_of(token) and token not in known)
     }
-    controls = {p.piece for p in model.pieces if p.type in (Piece.CONTROL, Piece.UNKNOWN)}
     languages = [
         AddedToken(token, normalized=False) for token in tokens if LANGUAGE.fullmatch(token)
     ]
-    return segmenter(path, model, tokens, special | controls & {*tokens}, languages, rows)
+    return segmenter(path, model, tokens, special | controls_of(model), languages, rows)
 
 
 def _checked(path: Path, made: tokenizers.Tokenizer, tokens: Sequence[str]) -> tokenizers.Tokenizer:

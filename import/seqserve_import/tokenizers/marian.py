@@ -14,10 +14,10 @@ import tokenizers
 from tokenizers import AddedToken, models, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_object
-from seqserve_import.marian.folder import MarianFolder, Vocabularies, is_spm
+from seqserve_import.marian.checkpoint import MarianFolder, Vocabularies, is_spm
 from seqserve_import.tokenizers.added import with_added
-from seqserve_import.tokenizers.control_tokens import around
-from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
+from seqserve_import.tokenizers.segmentation import controls_of, read_pieces, segmenter
+from seqserve_import.tokenizers.special import around
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 TARGET_VOCABULARY = "target_vocab.json"
@@ -106,7 +106,6 @@ _PIECES = (
 )
 # A list of words from the Web may have any text among them.
 _FEW = 0.01
-_HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
 
 
 def _files(folder: Path) -> MarianFolder:
@@ -122,8 +121,7 @@ def _native_side(
         return side(pieces, tokens, rows) if pieces.exists() else words(vocabulary, tokens)
     model = read_pieces(vocabulary)
     added = tokens[len(model.pieces) :]
-    special = [piece.piece for piece in model.pieces if piece.type in _HIDDEN]
-    return segmenter(vocabulary, model, tokens, {*special, *added})
+    return segmenter(vocabulary, model, tokens, controls_of(model) | {*added})
 
 
 def words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:

@@ -23,11 +23,7 @@ _UNSORTED = [
 
 
 def normalizer(path: Path, spec: Model.Normalizer) -> normalizers.Normalizer:
-    """Returns the normaliser of the model file ``path``.
-
-    Raises:
-        CheckpointError: Its table of characters is damaged.
-    """
+    """Returns the normaliser of the model file ``path``."""
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
         steps += _characters(path, spec.precompiled_charsmap)

@@ -15,20 +15,16 @@ from google.protobuf.message import DecodeError
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes
-from seqserve_import.tokenizers.control_tokens import NEEDED, around
 from seqserve_import.tokenizers.normalization import SPACE, decoder, normalizer
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+from seqserve_import.tokenizers.special import NEEDED, around
 from seqserve_server.text.vocabulary import UNK
 
 Piece, Trainer = Model.Piece, Model.Trainer
 
 
 def read_pieces(path: Path) -> Model:
-    """Reads a SentencePiece model file.
-
-    Raises:
-        CheckpointError: The file is missing, damaged, or trained with an unsupported option.
-    """
+    """Reads a SentencePiece model file."""
     try:
         model = Model.FromString(read_bytes(path))
     except DecodeError:
@@ -59,6 +55,12 @@ def _unsupported(model: Model) -> list[tuple[bool, str]]:
         (bool(model.denormalizer_spec.precompiled_charsmap), "a denormalizer"),
         (bpe and defined, "user-defined symbols of BPE"),
     ]
+
+
+def controls_of(model: Model) -> set[str]:
+    """Returns the pieces that no text spells."""
+    hidden = (Piece.CONTROL, Piece.UNKNOWN)
+    return {piece.piece for piece in model.pieces if piece.type in hidden}
 
 
 # No text has it: it is not a character.
@@ -98,7 +100,8 @@ def segmenter(
     hidden = {*special, *tokens[len(known) :]}
     own = {symbol.content for symbol in symbols}
     strange = _strange(tokens, scores)
-    plain = {*scores, *hidden, *own, *strange, *_bytes(model)}
+    letters = {piece.piece for piece in model.pieces if piece.type == Piece.BYTE}
+    plain = {*scores, *hidden, *own, *strange, *letters}
     listed = [token if token in plain else f"{token} " for token in tokens] + missing
     # Special tokens at the end need no place in the model, where text could be taken for them.
     end = len(listed)
@@ -164,10 +167,6 @@ def _runs(scores: Collection[str]) -> normalizers.Normalizer:
     """Returns the step that merges unknown characters in a row into one, which is not a token."""
     known = "".join(sorted(f"\\x{{{ord(letter):x}}}" for letter in set().union(*scores)))
     return normalizers.Replace(Regex(f"[^{known}]{{2,}}"), _UNKNOWN)
-
-
-def _bytes(model: Model) -> set[str]:
-    return {piece.piece for piece in model.pieces if piece.type == Piece.BYTE}
 
 
 def _unigram(model: Model, tokens: Sequence[str], scores: dict[str, float]) -> models.Model:

@@ -14,13 +14,10 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_object
 from seqserve_import.tokenizers.added import agrees, read_settings, read_size, with_added
-from seqserve_import.tokenizers.control_tokens import around, respelled
-from seqserve_import.tokenizers.languages import M2M100, MBART, MBART50, NLLB, WMT21
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
-from seqserve_import.tokenizers.segmentation import Piece, read_pieces, segmenter
+from seqserve_import.tokenizers.segmentation import Piece, controls_of, read_pieces, segmenter
+from seqserve_import.tokenizers.special import LANGUAGES, around, respelled
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
-
-_HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
 
 
 def convert_t5(path: Path, rows: int, extra_ids: int) -> tokenizers.Tokenizer:
@@ -38,8 +35,7 @@ def convert_t5(path: Path, rows: int, extra_ids: int) -> tokenizers.Tokenizer:
     added = with_added(path.parent, [piece.piece for piece in model.pieces] + extra, rows)
     spelled = respelled(path.parent, added.tokens)
     tokens = [spelled.get(token, token) for token in added.tokens]
-    controls = [piece.piece for piece in model.pieces if piece.type in _HIDDEN]
-    special = {*controls, *spelled.values(), *extra, *added.hidden}
+    special = {*controls_of(model), *spelled.values(), *extra, *added.hidden}
     return segmenter(path, model, tokens, special, added.symbols)
 
 
@@ -96,8 +92,8 @@ _MASK = "<mask>"
 def convert_m2m100(path: Path, rows: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of M2M-100, whose ids are in ``vocab.json``."""
     vocabulary = path.with_name("vocab.json")
-    codes = WMT21 if read_settings(path.parent).get("language_codes") == "wmt21" else M2M100
-    languages = [f"__{code}__" for code in codes]
+    is_wmt21 = read_settings(path.parent).get("language_codes") == "wmt21"
+    languages = [f"__{code}__" for code in LANGUAGES["wmt21" if is_wmt21 else "m2m100"]]
     tokens = in_order_of_ids(vocabulary, read_object(vocabulary)) + languages
     added = with_added(path.parent, tokens, rows)
     special = {*_CONTROLS, *languages, *added.hidden}
@@ -106,7 +102,7 @@ def convert_m2m100(path: Path, rows: int) -> tokenizers.Tokenizer:
 
 def convert_nllb(path: Path, rows: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of NLLB."""
-    return _convert(path, read_pieces(path), NLLB, rows)
+    return _convert(path, read_pieces(path), LANGUAGES["nllb"], rows)
 
 
 def convert_mbart(path: Path, rows: int) -> tokenizers.Tokenizer:
@@ -116,9 +112,9 @@ def convert_mbart(path: Path, rows: int) -> tokenizers.Tokenizer:
     that both would fit: there the ids of tokens decide, if a file has them.
     """
     model = read_pieces(path)
-    tokens = _tokens(path, model, MBART50)
+    tokens = _tokens(path, model, LANGUAGES["mbart50"])
     has_52 = rows >= len(tokens) and agrees(path.parent, tokens)
-    return _convert(path, model, MBART50 if has_52 else MBART, rows)
+    return _convert(path, model, LANGUAGES["mbart50" if has_52 else "mbart"], rows)
 
 
 def _convert(path: Path, model: Model, languages: list[str], rows: int) -> tokenizers.Tokenizer:

@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes
-from seqserve_import.tokenizers.added import CONTROLS
+from seqserve_import.tokenizers.special import CONTROLS
 from seqserve_server.text.vocabulary import UNK
 
 FILE = "bpe.model"
@@ -50,9 +50,6 @@ def convert_bpe(
     Args:
         tokens: The vocabulary, in which ``@@`` marks pieces that do not end a word.
         rows: Number of embeddings; pieces that the vocabulary lacks come after them.
-
-    Raises:
-        CheckpointError: The merges are damaged, or of an older version.
     """
     ids: dict[str, int] = {}
     hidden = []

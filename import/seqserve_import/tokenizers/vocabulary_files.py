@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from seqserve.errors import OptionError
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_bytes, read_object
-from seqserve_import.tokenizers.added import add_missing, read_settings, with_added
-from seqserve_import.tokenizers.control_tokens import add_tokens, around, check, respelled
+from seqserve_import.tokenizers.added import Vocabulary, add_missing, read_settings, with_added
+from seqserve_import.tokenizers.special import CONTROLS, around, check, respelled
 from seqserve_server.text.library import parsed
 from seqserve_server.text.vocabulary import BOS, EOS, UNK
 
@@ -86,6 +86,18 @@ def _respell(content: dict[str, Any], spelled: Mapping[str, str]) -> bytes:
     return json.dumps(content).encode()
 
 
+def _add_tokens(tokenizer: tokenizers.Tokenizer, path: Path, added: Vocabulary, mask: str) -> None:
+    """Marks the tokens of a tokenizer that no text becomes, and those that are always one token."""
+    check(tokenizer, path)
+    known = [
+        AddedToken(token, normalized=False)
+        for token in (*CONTROLS, mask, *added.hidden)
+        if tokenizer.token_to_id(token) is not None
+    ]
+    tokenizer.add_special_tokens(known)
+    tokenizer.add_tokens(added.symbols)
+
+
 WORD_PIECES_FILE = "vocab.txt"
 
 
@@ -103,7 +115,7 @@ def convert_word_pieces(folder: Path, rows: int) -> tokenizers.Tokenizer:
     spelled = respelled(folder, added.tokens)
     ids = {spelled.get(token, token): id_ for id_, token in enumerate(added.tokens)}
     tokenizer = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=UNK))
-    add_tokens(tokenizer, path, added, special=["[MASK]"])
+    _add_tokens(tokenizer, path, added, "[MASK]")
     tokenizer.normalizer = normalizers.BertNormalizer(
         lowercase=settings.get("do_lower_case") is not False,
         handle_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
@@ -129,7 +141,7 @@ def convert_byte_level(folder: Path, rows: int) -> tokenizers.Tokenizer:
     ids = {spelled.get(token, token): id_ for id_, token in enumerate(added.tokens)}
     settings = read_settings(folder)
     tokenizer = tokenizers.Tokenizer(_model(ids, merges))
-    add_tokens(tokenizer, vocabulary, added, special=["<mask>"])
+    _add_tokens(tokenizer, vocabulary, added, "<mask>")
     has_space = settings.get("add_prefix_space") is True
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=has_space)
     tokenizer.decoder = decoders.ByteLevel()

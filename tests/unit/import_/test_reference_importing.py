@@ -175,7 +175,7 @@ def test_data_without_sentences_is_refused(
     path = tmp_path / "sentences.txt"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(OptionError, match=r"--data: .*sentences\.txt: (cannot be read|holds no)"):
+    with pytest.raises(OptionError, match=r"--data: .*sentences\.txt:? (cannot be read|holds no)"):
         again("--data", str(path))
 
 

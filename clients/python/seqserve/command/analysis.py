@@ -16,7 +16,9 @@ from seqserve.output import aligned, json_line
 from seqserve.pictures import HeatMap, Style
 
 _SCORE_HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
-_SCORE_EPILOG = """\
+_SCORE_ABOUT = """\
+Prints the log-probability of every token of a target.
+
 Logarithms are natural. SUM is the score of the target, MEAN the score divided by the number of
 tokens, the end token included. Tokens are subwords; ▁ is the space before one.
 
@@ -36,13 +38,7 @@ class ScoreOptions(PairCallOptions):
 
 def score(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse(
-        ScoreOptions,
-        argv,
-        prog="seqserve score",
-        description="Prints the log-probability of every token of a target.",
-        epilog=_SCORE_EPILOG,
-    )
+    options = parse(ScoreOptions, argv, prog="seqserve score", description=_SCORE_ABOUT)
     with options.connect() as client:
         result = client.score(options.source, options.target_text, **options.call())
     print(json_line(asdict(result)) if options.json else "\n".join(_score_table(result)))
@@ -64,7 +60,9 @@ def _score_table(result: ScoreResult) -> list[str]:
 
 
 _TOKENIZE_HEADINGS = ("TOKEN", "ID", "FROM", "TO", "TEXT")
-_TOKENIZE_EPILOG = """\
+_TOKENIZE_ABOUT = """\
+Shows the tokens of a text.
+
 FROM and TO count characters of the text. COUNT is the length that the model's limit counts; for a
 source it includes the end token and language tokens. Tokens are subwords; ▁ is the space before
 one.
@@ -86,19 +84,11 @@ class TokenizeOptions(PairCallOptions):
 
 def tokenize(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse(
-        TokenizeOptions,
-        argv,
-        prog="seqserve tokenize",
-        description="Shows the tokens of a text.",
-        epilog=_TOKENIZE_EPILOG,
-    )
+    options = parse(TokenizeOptions, argv, prog="seqserve tokenize", description=_TOKENIZE_ABOUT)
     with options.connect() as client:
         result = client.tokenize(options.text, is_target=options.as_target, **options.call())
-    if options.json:
-        print(json_line(asdict(result)))
-    else:
-        print("\n".join(_token_table(result, options.text)))
+    lines = [json_line(asdict(result))] if options.json else _token_table(result, options.text)
+    print(*lines, sep="\n")
     return 0
 
 
@@ -115,7 +105,9 @@ def _token_table(result: TokenizeResult, text: str) -> list[str]:
     return aligned(rows, right=(1, 2, 3))
 
 
-_ATTENTION_EPILOG = """\
+_ATTENTION_ABOUT = """\
+Draws which tokens a model attended to.
+
 Rows are the tokens that attend (queries), columns the tokens attended to (keys); the weights of a
 row sum to 1. A row of the decoder shows the step that chose its token. Tokens are subwords; ▁ is
 the space before one.
@@ -158,13 +150,7 @@ class AttentionOptions(PairCallOptions):
 
 def attention(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse(
-        AttentionOptions,
-        argv,
-        prog="seqserve attention",
-        description="Draws which tokens a model attended to.",
-        epilog=_ATTENTION_EPILOG,
-    )
+    options = parse(AttentionOptions, argv, prog="seqserve attention", description=_ATTENTION_ABOUT)
     with options.connect() as client:
         result = client.attention(options.source, options.target_text, **options.call())
     lines = [_json_of(result)] if options.json else map_of(result, options)

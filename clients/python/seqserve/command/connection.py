@@ -22,7 +22,7 @@ from seqserve.arguments import (
 )
 from seqserve.command.progress import outages_reported
 from seqserve.declarations import DECLARATIONS, Declaration
-from seqserve.errors import OptionError
+from seqserve.files import read_text
 from seqserve.options import flag_of, option
 from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
@@ -200,11 +200,7 @@ class ConnectionOptions:
     def _token(self) -> str | None:
         if self.token_file is None:
             return self.token
-        try:
-            return self.token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise OptionError(f"--token-file: {self.token_file} cannot be read: {reason}") from None
+        return read_text(self.token_file, "--token-file").strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

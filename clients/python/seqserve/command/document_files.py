@@ -11,8 +11,7 @@ from typing import Literal
 
 from seqserve.command import process
 from seqserve.command.journal import Journal
-from seqserve.documents.encoding import HEAD_BYTES, MARK, marked, unmarked
-from seqserve.documents.plain_text import undecoded
+from seqserve.documents.plain_text import HEAD_BYTES, MARK, marked, undecoded, unmarked
 from seqserve.documents.report import Report
 from seqserve.errors import OptionError
 from seqserve.files import label_of, replaceable, written_whole

@@ -28,7 +28,9 @@ from seqserve.documents.passage import Passage
 from seqserve.documents.plain_text import fault_of, parse_lines
 from seqserve.options import flag_of, option, parse
 
-_EPILOG = """\
+_ABOUT = """\
+Generates from texts, or from the lines of a file or of standard input.
+
 Without TEXTS each line of standard input is a source, and each line of standard output is its
 answer. The answer to an empty line is an empty line. A byte order mark is left out, and lines end
 as the first one does. If the server is busy or goes away, lines wait without limit, unless
@@ -138,13 +140,7 @@ class GenerateCommandOptions(GenerateCallOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a source failed."""
-    options = parse(
-        GenerateCommandOptions,
-        argv,
-        prog="seqserve generate",
-        description="Generates from texts, or from the lines of a file or of standard input.",
-        epilog=_EPILOG,
-    )
+    options = parse(GenerateCommandOptions, argv, prog="seqserve generate", description=_ABOUT)
     writer = options.writer()
     if options.texts:
         _answer(options, writer, DEFAULT_TIMEOUT_S)

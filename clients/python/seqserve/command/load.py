@@ -16,7 +16,7 @@ from seqserve.arguments import DEFAULT_CONCURRENCY
 from seqserve.command.document_files import SourceFile
 from seqserve.command.load_options import DURATION_S, HIDDEN, Backend, LoadOptions
 from seqserve.command.progress import Progress, is_terminal
-from seqserve.files import label_of, replaceable, written_whole
+from seqserve.files import label_of, read_text, replaceable, written_whole
 from seqserve.load.answer import Answer, Caller
 from seqserve.load.arrivals import SENTENCES, moments_of, texts_of
 from seqserve.load.load import Load, Sent, send
@@ -27,7 +27,9 @@ from seqserve.load.result import Result, details_of, finite, result_of
 from seqserve.options import flag_of, parse
 from seqserve.output import json_line
 
-_EPILOG = """\
+_ABOUT = """\
+Sends load to a server and reports how long its answers take.
+
 Three ways to send:
   --max-concurrency N   closed loop: always N requests in flight; shows the highest throughput
   --request-rate R      open loop: R requests a second at random times, as from users, however slow
@@ -62,14 +64,7 @@ examples:
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if nothing was answered."""
-    options = parse(
-        LoadOptions,
-        argv,
-        prog="seqserve load",
-        description="Sends load to a server and reports how long its answers take.",
-        epilog=_EPILOG,
-        hidden=HIDDEN,
-    )
+    options = parse(LoadOptions, argv, prog="seqserve load", description=_ABOUT, hidden=HIDDEN)
     if options.compare:
         return _compare(options)
     for name in ("save_result", "html"):
@@ -191,9 +186,7 @@ def result_in(path: Path, option: str) -> Mapping[str, Any]:
     """Reads a file of ``--save-result``."""
     name = label_of(path, option)
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise errors.OptionError(f"{name}: {error.strerror}") from None
+        facts = json.loads(read_text(path, option))
     except ValueError:
         raise errors.OptionError(f"{name}: is not JSON") from None
     if not isinstance(facts, dict) or "request_throughput" not in facts:

@@ -14,8 +14,6 @@ class Command(NamedTuple):
     """One command; its module is imported only when it runs."""
 
     module: str
-    help: str
-    """Description of the command in one line."""
     extra: str = ""
     """Extra of the distribution with the dependencies; empty if it needs only the client."""
     function: str = "main"
@@ -24,107 +22,57 @@ class Command(NamedTuple):
 
 _PARTS = ("grpcio", "protobuf", "numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "torch")
 COMMANDS = {
-    "prepare": Command(
-        "seqserve_model.prepare", "make one file of sentence pairs from a corpus", "train"
-    ),
-    "train": Command(
-        "seqserve_model.command", "train a model by a recipe (TOML)", "train", function="train"
-    ),
-    "evaluate": Command(
-        "seqserve_model.command", "score a trained model: BLEU, chrF", "train", function="evaluate"
-    ),
-    "export": Command(
-        "seqserve_export.command",
-        "convert a trained model to ONNX, and prove that its outputs match",
-        "train",
-    ),
-    "import": Command(
-        "seqserve_import.command",
-        "convert a Hugging Face, Marian, CTranslate2 or Argos model to ONNX, and prove it",
-        "import",
-    ),
-    "shortlist": Command(
-        "seqserve_export.command",
-        "restrict a model to probable translations, so that it is faster",
-        "train",
-        function="shortlist",
-    ),
-    "upgrade": Command(
-        "seqserve_export.command",
-        "convert models of an older release",
-        "train",
-        function="upgrade",
-    ),
-    "serve": Command("seqserve_server.front.app", "serve exported models over gRPC", "server"),
-    "generate": Command(
-        "seqserve.command.generate", "generate from texts, or from the lines of a file"
-    ),
-    "translate": Command(
-        "seqserve.command.translate",
-        "translate documents: text, Markdown, HTML, subtitles, Word, JSON, PO",
-        "translate",
-    ),
-    "corpus": Command(
-        "seqserve_server.corpus.command",
-        "generate from every text of a corpus, without a server",
-        "server",
-    ),
-    "score": Command(
-        "seqserve.command.analysis",
-        "print the log-probability of every token of a target",
-        function="score",
-    ),
-    "attention": Command(
-        "seqserve.command.analysis", "draw which tokens a model attended to", function="attention"
-    ),
-    "plot": Command(
-        "seqserve_plot.command",
-        "draw positions, masks, attention, trainings, steps of the decoder",
-        "plot",
-    ),
-    "tokenize": Command(
-        "seqserve.command.analysis",
-        "show the tokens of a text",
-        function="tokenize",
-    ),
-    "models": Command(
-        "seqserve.command.models", "list, load, unload and fetch the models of a server"
-    ),
-    "load": Command(
-        "seqserve.command.load", "send load to a server, and measure its response times"
-    ),
-    "plan": Command(
-        "seqserve.command.plan", "compute how many servers a rate needs, and their resources"
-    ),
-    "gateway": Command(
-        "seqserve_gateway.command",
-        "serve HTTP: JSON, and the APIs of LibreTranslate, DeepL and OpenAI",
-        "gateway",
-    ),
-    "playground": Command(
-        "seqserve_gateway.playground",
-        "try models in the browser, and look inside",
-        "playground",
-    ),
-    "token": Command("seqserve.command.token", "make a token for a client"),
-    "version": Command(
-        "seqserve.command.main",
-        "print the versions of seqserve and its dependencies",
-        function="version",
-    ),
+    "prepare": Command("seqserve_model.prepare", "train"),
+    "train": Command("seqserve_model.command", "train", function="train"),
+    "evaluate": Command("seqserve_model.command", "train", function="evaluate"),
+    "export": Command("seqserve_export.command", "train"),
+    "import": Command("seqserve_import.command", "import"),
+    "shortlist": Command("seqserve_export.command", "train", function="shortlist"),
+    "upgrade": Command("seqserve_export.command", "train", function="upgrade"),
+    "serve": Command("seqserve_server.front.app", "server"),
+    "generate": Command("seqserve.command.generate"),
+    "translate": Command("seqserve.command.translate", "translate"),
+    "corpus": Command("seqserve_server.corpus.command", "server"),
+    "score": Command("seqserve.command.analysis", function="score"),
+    "attention": Command("seqserve.command.analysis", function="attention"),
+    "plot": Command("seqserve_plot.command", "plot"),
+    "tokenize": Command("seqserve.command.analysis", function="tokenize"),
+    "models": Command("seqserve.command.models"),
+    "load": Command("seqserve.command.load"),
+    "plan": Command("seqserve.command.plan"),
+    "gateway": Command("seqserve_gateway.command", "gateway"),
+    "playground": Command("seqserve_gateway.playground", "playground"),
+    "token": Command("seqserve.command.token"),
+    "version": Command("seqserve.command.main", function="version"),
 }
-
-
-def overview() -> str:
-    """Returns the help of ``seqserve`` itself."""
-    commands = "\n".join(f"  {name:<10} {command.help}" for name, command in COMMANDS.items())
-    return f"""\
+_HELP = """\
 usage: seqserve COMMAND [OPTIONS]
 
 Trains small encoder-decoder transformers, exports them to ONNX and serves them over gRPC.
 
 commands:
-{commands}
+  prepare    make one file of sentence pairs from a corpus
+  train      train a model by a recipe (TOML)
+  evaluate   score a trained model: BLEU, chrF
+  export     convert a trained model to ONNX, and prove that its outputs match
+  import     convert a Hugging Face, Marian, CTranslate2 or Argos model to ONNX, and prove it
+  shortlist  restrict a model to probable translations, so that it is faster
+  upgrade    convert models of an older release
+  serve      serve exported models over gRPC
+  generate   generate from texts, or from the lines of a file
+  translate  translate documents: text, Markdown, HTML, subtitles, Word, JSON, PO
+  corpus     generate from every text of a corpus, without a server
+  score      print the log-probability of every token of a target
+  attention  draw which tokens a model attended to
+  plot       draw positions, masks, attention, trainings, steps of the decoder
+  tokenize   show the tokens of a text
+  models     list, load, unload and fetch the models of a server
+  load       send load to a server, and measure its response times
+  plan       compute how many servers a rate needs, and their resources
+  gateway    serve HTTP: JSON, and the APIs of LibreTranslate, DeepL and OpenAI
+  playground try models in the browser, and look inside
+  token      make a token for a client
+  version    print the versions of seqserve and its dependencies
 
 call a running server:
   seqserve generate "The coffee tastes good."
@@ -160,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help", "help"):
-        print(overview())
+        print(_HELP)
         return 0
     if name == "--version":
         print(f"seqserve {__version__}")

@@ -24,22 +24,15 @@ _WITHOUT_SERVER = {
     "index": "seqserve_server.fetch.index",
 }
 _HEADINGS = (
-    "NAME",
-    "VERSION",
-    "STATE",
-    "SHARE",
-    "PRECISION",
-    "PROVIDER",
-    "ROWS",
-    "QUEUE",
-    "SOURCE",
-    "TARGET",
-    "ABOUT",
+    *("NAME", "VERSION", "STATE", "SHARE", "PRECISION", "PROVIDER", "ROWS", "QUEUE"),
+    *("SOURCE", "TARGET", "ABOUT"),
 )
 _PAIR_HEADINGS = ("FROM", "TO", "MODELS")
 _GLOSSARY_HEADINGS = ("NAME", "FROM", "TO", "ENTRIES", "TROUBLE")
 _MAX_CODES = 5
-_EPILOG = """\
+_ABOUT = """\
+Lists every version of every model of a server.
+
 SHARE is a version's share of the calls without a version; ROWS are the running rows and their
 maximum, QUEUE the waiting requests; SOURCE and TARGET are the maximum lengths in tokens. * marks
 the versions that calls without model and version may reach. With --target host:port,host:port each
@@ -131,7 +124,7 @@ class TrafficOptions(ModelsOptions):
 
 
 _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
-    "": (ListOptions, "Lists every version of every model of a server."),
+    "": (ListOptions, _ABOUT),
     "load": (LoadOptions, "Loads a version of a model and waits until it takes calls."),
     "unload": (UnloadOptions, "Unloads a version of a model after its calls have ended."),
     "traffic": (TrafficOptions, "Divides the calls of a model that name no version."),
@@ -145,13 +138,8 @@ def main(argv: list[str]) -> int:
         status: int = import_module(_WITHOUT_SERVER[name]).main(arguments)
         return status
     kind, description = _COMMANDS[name]
-    options = parse(
-        kind,
-        arguments,
-        prog=f"seqserve models {name}".rstrip(),
-        description=description,
-        epilog="" if name else _EPILOG,
-    )
+    prog = f"seqserve models {name}".rstrip()
+    options = parse(kind, arguments, prog=prog, description=description)
     if len(servers := servers_of(options.target)) == 1:
         _print(options, "")
         return 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 
@@ -21,7 +20,9 @@ from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.options import parse
 from seqserve.output import aligned, json_line
 
-_EPILOG = """\
+_ABOUT = """\
+Computes how many servers a rate needs, and which resources each needs.
+
 It looks for the highest rate at which one server answers 99 of 100 requests in time, as `seqserve
 load --find-rate` does, and divides. Use your own texts: long ones take longer, and so lower the
 capacity of a server.
@@ -36,35 +37,27 @@ examples:
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse(
-        PlanOptions,
-        argv,
-        prog="seqserve plan",
-        description="Computes how many servers a rate needs, and which resources each needs.",
-        epilog=_EPILOG,
-        hidden=HIDDEN,
-    )
-    measured = measured_replica(options)
-    plan = CapacityPlan(
-        rate_per_s=options.rate, headroom=options.headroom, replica=measured.replica
-    )
-    assumed = [*_assumed(options, measured, plan)]
+    options = parse(PlanOptions, argv, prog="seqserve plan", description=_ABOUT, hidden=HIDDEN)
+    result, replica, doubts = (_measured if options.report is None else _reported)(options)
+    plan = CapacityPlan(rate_per_s=options.rate, headroom=options.headroom, replica=replica)
+    assumed = [*_assumed(plan, result, is_here=options.is_started)]
     if options.json:
-        print(json_line(_facts(measured, plan, assumed)))
+        print(json_line({**_facts(plan, result), "assumptions": assumed, "doubts": doubts}))
     else:
-        print(*_lines(measured, plan, assumed), sep="\n")
+        lines = [*_lines(plan, result), "", "It assumes:", *(f"- {each}" for each in assumed)]
+        print(*lines, *(f"\nWarning: {each}." for each in doubts), sep="\n")
     return 0
 
 
-def _facts(measured: MeasuredReplica, plan: CapacityPlan, assumed: Sequence[str]) -> dict[str, Any]:
+def _facts(plan: CapacityPlan, result: Result) -> dict[str, Any]:
     replica = plan.replica
     return {
         "rate_per_s": plan.rate_per_s,
-        "p99_ms": measured.result["limit_p99_ms"],
+        "p99_ms": result["limit_p99_ms"],
         "headroom": plan.headroom,
         "replica": {
             "highest_rate_per_s": replica.rate_per_s,
-            "p99_ms_at_it": measured.result["p99_e2el_ms"],
+            "p99_ms_at_it": result["p99_e2el_ms"],
             "in_flight": replica.in_flight,
             "cores": replica.cores,
             "slots": replica.slots,
@@ -77,14 +70,12 @@ def _facts(measured: MeasuredReplica, plan: CapacityPlan, assumed: Sequence[str]
         "load_if_one_fails": plan.load_of(plan.replicas - 1) if plan.replicas > 1 else None,
         "memory_mi": plan.memory_mi,
         "values": plan.values(),
-        "assumptions": [*assumed],
-        "doubts": [*measured.warnings],
     }
 
 
-def _lines(measured: MeasuredReplica, plan: CapacityPlan, assumed: Sequence[str]) -> Iterator[str]:
+def _lines(plan: CapacityPlan, result: Result) -> Iterator[str]:
     replica = plan.replica
-    limit_ms, late_ms = measured.result["limit_p99_ms"], measured.result["p99_e2el_ms"]
+    limit_ms, late_ms = result["limit_p99_ms"], result["p99_e2el_ms"]
     yield (
         f"One server handles {replica.rate_per_s:,.4g} requests a second within p99 {limit_ms:g} ms"
         f" ({late_ms:,.1f} ms), with {replica.in_flight:,.1f} in flight."
@@ -92,9 +83,8 @@ def _lines(measured: MeasuredReplica, plan: CapacityPlan, assumed: Sequence[str]
     yield ""
     yield from aligned([*_rows(plan)])
     yield ""
-    yield f"helm upgrade --install seqserve deploy/helm/seqserve --reuse-values --set {_set(plan)}"
-    yield from ("", "It assumes:", *(f"- {each}" for each in assumed))
-    yield from (line for each in measured.warnings for line in ("", f"Warning: {each}."))
+    settings = ",".join(settings_of(plan.values()))
+    yield f"helm upgrade --install seqserve deploy/helm/seqserve --reuse-values --set {settings}"
 
 
 def _rows(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
@@ -130,12 +120,8 @@ def _without_one(plan: CapacityPlan) -> str:
     return f"the others are at {share:.0%} of their capacity{much}"
 
 
-def _set(plan: CapacityPlan) -> str:
-    return ",".join(settings_of(plan.values()))
-
-
-def _assumed(options: PlanOptions, measured: MeasuredReplica, plan: CapacityPlan) -> Iterator[str]:
-    result, replica = measured.result, plan.replica
+def _assumed(plan: CapacityPlan, result: Result, *, is_here: bool) -> Iterator[str]:
+    replica = plan.replica
     texts = result["dataset_path"] or "a few English sentences, because --dataset-path is not set"
     lengths = ""
     if result["total_output_tokens"] and result["completed"]:
@@ -144,14 +130,12 @@ def _assumed(options: PlanOptions, measured: MeasuredReplica, plan: CapacityPlan
         )
         lengths = f", {source:,.0f} tokens that give {target:,.0f} on average"
     yield f"texts as long as those measured: {texts}{lengths}"
-    where = (
-        "this machine" if measured.is_here else f"the server that was measured, {result['target']}"
-    )
+    where = "this machine" if is_here else f"the server that was measured, {result['target']}"
     if replica.cores is None:
         yield f"as many cores as {where}, and as fast; set their number with --cores"
     else:
         yield f"{replica.cores} cores for each server, as fast as the cores of {where}"
-    if measured.is_here:
+    if is_here:
         yield "the load generator ran there too, so a server by itself handles a little more"
     yield "a network as fast as the one between this command and the server"
     shape = result["burstiness"]
@@ -170,39 +154,21 @@ _OF_A_SEARCH = ("highest_request_rate", "limit_p99_ms", "lone_p99_ms", "probes")
 _OF_ANSWERS = ("mean_e2el_ms", "p99_e2el_ms", "completed", "burstiness")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredReplica:
-    """The measured capacity of one server."""
-
-    result: Mapping[str, Any]
-    """Result of the search for its highest rate."""
-    replica: Replica
-    is_here: bool = False
-    """Whether it ran on this machine, for this measurement alone."""
-    warnings: Sequence[str] = ()
-    """Reasons to doubt it."""
+_Capacity: TypeAlias = tuple[Result, Replica, Sequence[str]]
+"""Of one server: the result of the search for its highest rate, and reasons to doubt it."""
 
 
-def measured_replica(options: PlanOptions) -> MeasuredReplica:
-    """Measures a server, or reads a report."""
-    if options.report is not None:
-        result = _reported(options)
-        return MeasuredReplica(result=result, replica=Replica.of(result, cores=options.known_cores))
+def _measured(options: PlanOptions) -> _Capacity:
     with options.load_options() as load_options:
         load = load_of(load_options)
         check_server(load_options, load)
         search = find_rate(load_options, load, load_options.caller())
         _raise_if_none_holds(search.result)
-        known = {"cores": options.known_cores, **_known(load_options)}
-    return MeasuredReplica(
-        result=search.result,
-        replica=Replica.of(search.result, **known),
-        is_here=options.is_started,
-        warnings=search.warnings,
-    )
+        replica = Replica.of(search.result, cores=options.known_cores, **_known(load_options))
+        return search.result, replica, search.warnings
 
 
-def _reported(options: PlanOptions) -> Result:
+def _reported(options: PlanOptions) -> _Capacity:
     assert options.report is not None
     result = dict(result_in(options.report, "--report"))
     if not _is_of_a_search(result):
@@ -215,7 +181,7 @@ def _reported(options: PlanOptions) -> Result:
             " measure again"
         )
     _raise_if_none_holds(result)
-    return result
+    return result, Replica.of(result, cores=options.known_cores), ()
 
 
 def _is_of_a_search(result: Mapping[str, Any]) -> bool:

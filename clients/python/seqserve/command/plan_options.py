@@ -103,29 +103,27 @@ class PlanOptions(GenerateCallOptions):
                 raise errors.OptionError(f"{flag_of(name)}: {reason}")
 
     def _faults(self) -> dict[str, str | bool]:
-        is_started = not self.target and self.report is None
         alone = "is of a server that is started here; leave it out with --target and --report"
         return {
             "target": ("," in self.target and "one server is measured, not several")
             or (bool(self.target) and self.report is not None and "does not go with --report"),
             "p99_ms": self.p99_ms is None and self.report is None and "is required; see --help",
-            "cores": is_started
+            "cores": self.is_started
             and (self.cores or 0) > available_cores()
             and f"a server that is started here has {available_cores()} at most",
-            "slots": not is_started and self.slots is not None and alone,
-            "model_repository": not is_started and self.model_repository is not None and alone,
+            "slots": not self.is_started and self.slots is not None and alone,
+            "model_repository": not self.is_started and self.model_repository is not None and alone,
         }
 
     @property
     def is_started(self) -> bool:
         """Whether the server is started here."""
-        return not self.target
+        return not self.target and self.report is None
 
     @property
     def known_cores(self) -> int | None:
         """Cores of the server; None if they are unknown."""
-        is_here = self.is_started and self.report is None
-        return self.cores or (available_cores() if is_here else None)
+        return self.cores or (available_cores() if self.is_started else None)
 
     @contextmanager
     def load_options(self) -> Generator[LoadOptions, None, None]:

@@ -9,7 +9,9 @@ from seqserve.auth import Quota, Scope, TokenEntry, digest_of, new_token
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
 
-_EPILOG = """\
+_ABOUT = """\
+Makes a token for a client, and the line by which a server accepts it.
+
 Prints the token on standard output; it is stored nowhere. Prints the line for the server's file on
 standard error, or adds it to the file, which the server reloads by itself. To replace a token, add
 a line for a new token, distribute the new token, then delete the old line.
@@ -46,13 +48,7 @@ class TokenOptions:
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse(
-        TokenOptions,
-        argv,
-        prog="seqserve token",
-        description="Makes a token for a client, and the line by which a server accepts it.",
-        epilog=_EPILOG,
-    )
+    options = parse(TokenOptions, argv, prog="seqserve token", description=_ABOUT)
     token = new_token()
     scopes = frozenset(options.scope)
     quotas = tuple(map(Quota.parse, options.quota))

@@ -45,7 +45,9 @@ from seqserve.options import option, parse
 
 # They are translated line by line, so nothing can be read wrongly where it is written.
 _STREAMED = {Format.TEXT, Format.JSON_LINES}
-_EPILOG = """\
+_ABOUT = """\
+Translates the text of documents and keeps everything else.
+
 The suffix of a file tells its format; --format names it where the suffix is another one:
   text        .txt, or no suffix: each line, divided into sentences
   markdown    .md; html: .html, .htm, .xhtml; srt, vtt: subtitles
@@ -149,8 +151,7 @@ def main(argv: list[str]) -> int:
         TranslateOptions,
         argv,
         prog="seqserve translate",
-        description="Translates the text of documents and keeps everything else.",
-        epilog=_EPILOG,
+        description=_ABOUT,
         hidden=options_outside("languages", "beam search"),
     )
     files = options.files or [STANDARD_INPUT]

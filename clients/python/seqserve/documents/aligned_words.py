@@ -1,4 +1,4 @@
-"""The words of a translation, and the source place of each."""
+"""The words of a translation and the source place of each; what stands for markup in it."""
 
 import re
 from bisect import bisect_right
@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from seqserve.documents.marked_text import Mark, kept_in
 from seqserve.documents.passage import Link, Translation
 
 # A word with what joins its parts, or one other character.
@@ -27,6 +28,39 @@ class Word(NamedTuple):
     """Where that ends."""
     counts: bool
     """Whether it is a word."""
+
+
+def without_kept(
+    translation: Translation, source: str, marks: Sequence[Mark]
+) -> tuple[Translation, dict[int, int]]:
+    """Removes what represents marks; returns where each was, by where it begins in the source."""
+    text, links = translation.text, translation.alignment
+    spans = []
+    for mark in kept_in(marks):
+        stand_in = source[mark.begin : mark.end]
+        begins = (link.target_begin for link in links if link.source_begin == mark.begin)
+        begin = next((begin for begin in begins if text.startswith(stand_in, begin)), None)
+        if begin is None and stand_in.startswith("{"):
+            # Nothing is known of its token.
+            begin = text.find(stand_in)
+        if begin is not None and begin >= 0:
+            spans.append((begin, begin + len(stand_in), mark.begin))
+    parts: list[str] = []
+    rest: list[Link] = []
+    places: dict[int, int] = {}
+    read = length = 0
+    for begin, end, origin in [*sorted(spans), (len(text), len(text), None)]:
+        for link in links:
+            if read <= link.target_begin and link.target_end <= begin:
+                shift = length - read
+                places_in_text = link.target_begin + shift, link.target_end + shift
+                rest.append(Link(link.source_begin, link.source_end, *places_in_text))
+        parts.append(text[read:begin])
+        length += begin - read
+        read = end
+        if origin is not None:
+            places[origin] = length
+    return Translation("".join(parts), tuple(rest)), places
 
 
 def with_copied(

@@ -1,16 +1,20 @@
-"""Strings of apps: ``strings.xml`` of Android, ``.strings`` of Apple's systems.
+"""Strings of apps: ``strings.xml`` of Android, ``.strings`` of Apple's systems, ``.resx`` of .NET,
+and Java's ``.properties``, whose values with arguments are messages of ``MessageFormat``.
 
 Sources: https://developer.android.com/guide/topics/resources/string-resource;
 https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/LoadingResources/,
-"String Resources"."""
+"String Resources"; the documentation of java.util.Properties, ``load(Reader)``, and of
+java.text.MessageFormat, "Patterns and Their Interpretation".
+"""
 
 import html
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from seqserve.documents.inline import passages
-from seqserve.documents.messages import pieces
-from seqserve.documents.passage import Lines, ParseError, Passage
+from seqserve.documents.messages import message_pieces, pieces
+from seqserve.documents.passage import Lines, ParseError, Passage, joined_passages
 from seqserve.documents.pieces import Kind, Piece
 from seqserve.documents.syntax import IN_C, UNICODE, Syntax, backslashes
 from seqserve.documents.xml_source import ENTITY, REFERENCE, Node, Role, escaped
@@ -120,3 +124,78 @@ RESX = Table(
     texts=lambda raw, syntax, is_alone: pieces(raw, syntax, others=ENTITY, is_whole=is_alone),
 )
 """The values that are texts; comments stay, and what a comment marks as ``{Locked}``."""
+
+
+_EOL = r"(?:\r\n|\r|\n)"
+_GAP = rf"(?:[ \t\f]|\\{_EOL})*+"
+_PAIR = r"\\(?:\r\n|[\s\S])"
+_PROPERTY = re.compile(
+    rf"{_GAP}(?:[#!][^\r\n]*+|(?:\\{_EOL}[ \t\f]*+|{_PAIR}|[^\\=: \t\f\r\n])*+{_GAP}"
+    rf"(?:(?P<mark>[=:]){_GAP})?(?P<value>(?:{_PAIR}|[^\\\r\n])*+))\\?(?:{_EOL}|\Z)"
+)
+# The end of a value, from its end: lines that go on in one that says nothing.
+_IDLE = re.compile(r"(?:[ \t\f]*+(?:\n\r?|\r)\\)*+")
+_PROPERTY_ESCAPE = rf"{UNICODE}|\\{_EOL}[ \t\f]*+|\\."
+_QUOTED_BRACES = r"'[{}][^']*+'"
+_VALUE_ESCAPE = re.compile(_PROPERTY_ESCAPE)
+_MESSAGE_ESCAPE = re.compile(rf"{_PROPERTY_ESCAPE}|{_QUOTED_BRACES}|''")
+_JAVA_LETTERS = {letter: IN_C[letter] for letter in "nrtf"}
+_JAVA_WRITTEN = {value: rf"\{letter}" for letter, value in _JAVA_LETTERS.items()}
+_ARGUMENT = re.compile(r"\{\d+[},]")
+
+
+def parse_properties(lines: Lines) -> Iterator[Passage]:
+    r"""Yields a passage for each value, or for each branch of a choice.
+
+    A value with an argument such as ``{0}`` is a message, in which an apostrophe is two; so are all
+    values of a document where one without an argument has two. Characters are written as ``\uXXXX``
+    where the document has none of their kind: outside of ASCII, or of ISO 8859-1.
+    """
+    return joined_passages(_properties("".join(lines)))
+
+
+def _properties(source: str) -> Iterator[str | Passage]:
+    highest = max(source, default="")
+    last = "\x7f" if highest <= "\x7f" else "\xff" if highest <= "\xff" else "\U0010ffff"
+    entries = [entry for entry in _PROPERTY.finditer(source) if entry["value"]]
+    values = [_without_idle_lines(entry["value"]) for entry in entries]
+    are_messages = any("''" in value and not _ARGUMENT.search(value) for value in values)
+    end = 0
+    for entry, value in zip(entries, values, strict=True):
+        is_message = are_messages or _ARGUMENT.search(value) is not None
+        syntax = _java(last, is_message, not entry["mark"])
+        yield source[end : entry.start("value")]
+        yield from passages(
+            [*message_pieces(value, syntax, others=_QUOTED_BRACES if is_message else "")], syntax
+        )
+        end = entry.start("value") + len(value)
+    yield source[end:]
+
+
+def _without_idle_lines(value: str) -> str:
+    idle = _IDLE.match(value[::-1])
+    return value[: len(value) - idle.end()] if idle else value
+
+
+@cache
+def _java(last: str, is_message: bool, is_unmarked: bool) -> Syntax:
+    escape = _MESSAGE_ESCAPE if is_message else _VALUE_ESCAPE
+    # Behind a key and a space they would be no text.
+    first = "|^[=:]" if is_unmarked else ""
+    special = re.compile(rf"[\\\n\t\r\f]{first}|[^\x00-{re.escape(last)}]")
+
+    def write(text: str) -> str:
+        text = text.replace("'", "''") if is_message else text
+        return special.sub(lambda match: _in_java(match[0]), text)
+
+    # A line that goes on in the next one says nothing.
+    letters = _JAVA_LETTERS | {"\r": "", "\n": ""}
+    syntax = backslashes(escape, special, letters, {}, lambda raw: "'" if raw == "''" else raw)
+    return syntax._replace(write=write)
+
+
+def _in_java(character: str) -> str:
+    if character <= "\x7f":
+        return _JAVA_WRITTEN.get(character, f"\\{character}")
+    code = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(rf"\u{code[at : at + 4]}" for at in range(0, len(code), 4))

@@ -26,7 +26,7 @@ class Format(Enum):
     PO = "po", "gettext.parse", ".po", ".pot"
     ANDROID = "android", "app_strings.ANDROID.parse", ".xml"
     STRINGS = "strings", "app_strings.parse_apple", ".strings"
-    PROPERTIES = "properties", "properties.parse", ".properties"
+    PROPERTIES = "properties", "app_strings.parse_properties", ".properties"
     RESX = "resx", "app_strings.RESX.parse", ".resx", ".resw"
     XLIFF = "xliff", "xliff.parse", ".xliff", ".xlf"
     CSV = "csv", "table.parse", ".csv", ".tsv"

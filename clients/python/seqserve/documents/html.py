@@ -254,10 +254,6 @@ def tag_piece(raw: str) -> Piece:
     return Piece(Kind.BREAK, raw, name, parts=texts)
 
 
-def _escaped(text: str) -> str:
-    return html.escape(text, quote=False).replace("\N{NO-BREAK SPACE}", "&nbsp;")
-
-
 def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Role | None:
     why = _why(node.name, node.attributes.get, "", languages)
     if why not in ("marked", _OTHER_LANGUAGE) or (node is root and why != "marked"):
@@ -265,7 +261,11 @@ def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Rol
     return Role.PROTECTED if node.name in _KEPT_INLINE else Role(why)
 
 
-SYNTAX = Syntax(read=html.unescape, write=_escaped, has_menus=True)
+SYNTAX = Syntax(
+    read=html.unescape,
+    write=lambda text: escaped(text).replace("\N{NO-BREAK SPACE}", "&nbsp;"),
+    has_menus=True,
+)
 _XHTML = Table(
     roles={
         **dict.fromkeys(_INLINE, Role.INLINE),

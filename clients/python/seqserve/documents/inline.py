@@ -12,8 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from seqserve.declarations import DECLARATIONS
-from seqserve.documents.marked_text import BLANK, MarkedText
-from seqserve.documents.marks import Mark
+from seqserve.documents.marked_text import BLANK, Mark, MarkedText
 from seqserve.documents.passage import Link, Passage, Translation, fits, joined_passages
 from seqserve.documents.pieces import Element, Kind, Piece, leaf, paired
 from seqserve.documents.placement import placed

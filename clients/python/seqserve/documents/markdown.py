@@ -1,7 +1,10 @@
 """Markdown: text of paragraphs, headings, lists and tables is a passage; code stays as it is.
 
-Text is read without its escapes, and written with the escapes that it needs.
-Source: https://spec.commonmark.org/0.31.2/, sections 2.4, 2.5 and 4 to 6.
+Text is read without its escapes, and written with the escapes that it needs. In front matter
+titles and the like are texts, all else is data.
+Sources: https://spec.commonmark.org/0.31.2/, sections 2.4, 2.5 and 4 to 6; for front matter
+https://yaml.org/spec/1.2.2/, section 7.3, https://toml.io/en/v1.0.0#string, and the pages of Hugo,
+Jekyll, MkDocs Material, Docusaurus and VitePress on their fields.
 """
 
 import re
@@ -15,8 +18,7 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.token import Token
 
 from seqserve.documents import html
-from seqserve.documents.front_matter import parse_front_matter
-from seqserve.documents.inline import Kind, passages
+from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.markdown_blocks import block_parser, title_of
 from seqserve.documents.markdown_inline import ALONE, pieces
 from seqserve.documents.passage import Lines, Passage, joined_passages
@@ -84,7 +86,7 @@ def _parts(source: str) -> Iterator[str | Passage]:
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
     if front:
-        yield from parse_front_matter(front[0])
+        yield from _front_matter(front[0])
     rows = [*_LINE.finditer(source, end)]
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [row.start() for row in rows]
@@ -221,3 +223,45 @@ def _syntax(texts: Iterable[str], *, is_cell: bool) -> Syntax:
     kept = [mark for mark in _OF_EXTENSIONS if mark in escaped or (is_cell and mark == "|")]
     marks = re.compile("|".join([_MARK, *map(re.escape, kept)]))
     return Syntax(unescapeAll, lambda text: marks.sub(r"\\\g<0>", text), has_menus=True)
+
+
+# Fields that a reader sees, on the page or in a link to it.
+_FIELD_NAMES = "title|subtitle|linkTitle|sidebar_label|description|summary|excerpt|tagline|details"
+_FIELD_NAMES += "|caption|text|alt"
+_BEGIN = r"(?!(?:true|false|null|yes|no)\s*$)[^\W\d_]"
+_FIELD = re.compile(
+    rf"^(?P<key>[ \t]*(?:-[ \t]+)?(?:{_FIELD_NAMES})(?:[ \t]*=|:)[ \t]*)"
+    r"(?:\"(?P<double>(?:[^\"\\{}\r\n]|\\[\"\\])++)\"|'(?P<single>(?:[^'{}\r\n]|'')++)'"
+    rf"|(?<=[: ])(?P<plain>{_BEGIN}(?:[^{{}}#:\r\n]|:(?!\s))*+))(?=[ \t]*(?:\#.*)?\r?$)",
+    re.MULTILINE,
+)
+_BARE = re.compile(rf"{_BEGIN}(?:[^#:\r\n]|:(?!\s|\Z)|(?<!\s)\#)*+")
+_QUOTED_MARK = re.compile(r"[\"\\]")
+
+
+def _double(text: str) -> str:
+    return _QUOTED_MARK.sub(r"\\\g<0>", text)
+
+
+_SYNTAXES = {
+    "double": Syntax(lambda raw: re.sub(r"\\(.)", r"\1", raw), _double),
+    # TOML has no escape for it.
+    "single": Syntax(lambda raw: raw.replace("''", "'"), lambda text: text.replace("'", "’")),
+    "plain": Syntax(str, lambda text: text if _BARE.fullmatch(text) else f'"{_double(text)}"'),
+}
+
+
+def _front_matter(source: str) -> Iterator[Passage]:
+    return passages([*_fields(source)], _SYNTAXES["double"])
+
+
+def _fields(source: str) -> Iterator[Piece]:
+    end = 0
+    for field in _FIELD.finditer(source):
+        kind = field.lastgroup or ""
+        begin, last = field.span(kind)
+        yield Piece(Kind.BREAK, source[end : field.start()], why="data")
+        yield Piece(Kind.BREAK, source[field.start() : begin])
+        yield Piece(Kind.TEXT, source[begin:last], syntax=_SYNTAXES[kind])
+        end = last
+    yield Piece(Kind.BREAK, source[end:], why="data")

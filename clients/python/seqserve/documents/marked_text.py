@@ -1,10 +1,12 @@
 """The text of elements as a model reads it, and where their markup is in it."""
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, chain
+from __future__ import annotations
 
-from seqserve.documents.marks import Mark
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain
+from typing import NamedTuple
+
 from seqserve.documents.pieces import Element, Kind, base_of
 from seqserve.documents.syntax import Syntax
 
@@ -14,6 +16,43 @@ _SPACE = re.compile(f"[{BLANK}]+")
 _MARK_AFTER = re.compile(r"[,.;:!?…)\]}%»”。、，！？]")
 # Parts of a placeholder that a model can read.
 _MAX_STAND_IN = 40
+
+
+class Mark(NamedTuple):
+    """An element of a text. Places count characters of the text."""
+
+    begin: int
+    end: int
+    """As ``begin`` for one that is at a place and around nothing."""
+    opening: str
+    """Its markup, or that before its text."""
+    closing: str = ""
+    """Its markup after its text."""
+    children: tuple[Mark, ...] = ()
+    """The elements within it, in order."""
+    is_kept: bool = False
+    """Whether its text represents it in the translation too, as the server keeps it."""
+    is_apart: bool = False
+    """For a mark at a place: whether white space is before it."""
+    is_glued: bool = False
+    """For a mark at a place: whether a word follows at once."""
+    is_space: bool = False
+    """Whether it is a space of the text."""
+    write: Callable[[str], str] | None = None
+    """Writes text within it, if not as around it."""
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it is at a place, and around nothing."""
+        return self.is_kept or self.is_space or self.begin == self.end
+
+
+def kept_in(marks: Iterable[Mark]) -> Iterator[Mark]:
+    """Yields the marks whose texts represent them, at any depth."""
+    for mark in marks:
+        if mark.is_kept:
+            yield mark
+        yield from kept_in(mark.children)
 
 
 class MarkedText:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from seqserve.documents.inline import Kind, Piece, passages
-from seqserve.documents.passage import Passage, Translation
+from seqserve.documents.passage import Passage
 from seqserve.documents.syntax import SourceText, Syntax
 from seqserve.words import PLACEHOLDER
 
@@ -189,12 +189,8 @@ def target(
         partial(_within, opening, closing),
         before="",
         source=kept,
-        written=partial(_written, part, opening, closing),
+        written=lambda translation: f"{opening}{part.written(translation)}{closing}",
     )
-
-
-def _written(part: Passage, opening: str, closing: str, translation: Translation) -> str:
-    return f"{opening}{part.written(translation)}{closing}"
 
 
 def _within(opening: str, closing: str, parts: Iterator[Passage]) -> Iterator[Passage]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from seqserve.results import SourceWarning, StopReason
@@ -62,6 +63,9 @@ class Link(NamedTuple):
     target_end: int
 
 
+_PLACES = attrgetter(*Link._fields)
+
+
 class Translation(NamedTuple):
     """The translation of a passage."""
 
@@ -78,10 +82,6 @@ class Translation(NamedTuple):
             return "the model does not read its script, or has no answer"
         is_lost = not any(map(str.isalnum, self.text))
         return "its translation has no letter or digit" if is_lost else ""
-
-
-def _text(translation: Translation) -> str:
-    return translation.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Passage:
     """Why it stays, on purpose: the name of its kind, such as code; empty if it is translated."""
     fault: str = ""
     """Why it cannot be translated; empty if it can. It stays, and a reader misses it."""
-    written: Callable[[Translation], str] = _text
+    written: Callable[[Translation], str] = attrgetter("text")
     """Writes a translation as the format wants it."""
     lost: Sequence[str] = ()
     """Texts of elements for which the translation, once it is written, had no word; they stay."""
@@ -189,12 +189,5 @@ def translation_of(result: Result) -> Translation:
 
 
 def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:
-    return [
-        Link(
-            source + token.source_begin,
-            source + token.source_end,
-            target + token.target_begin,
-            target + token.target_end,
-        )
-        for token in hypothesis.alignment
-    ]
+    offsets = source, source, target, target
+    return [Link(*map(add, _PLACES(token), offsets)) for token in hypothesis.alignment]

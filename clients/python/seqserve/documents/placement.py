@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from seqserve.documents.aligned_words import Word, with_copied, words_of
-from seqserve.documents.marks import Mark, kept_in, without_kept
+from seqserve.documents.aligned_words import Word, with_copied, without_kept, words_of
+from seqserve.documents.marked_text import Mark, kept_in
 from seqserve.documents.passage import Translation
 from seqserve.words import has_words
 

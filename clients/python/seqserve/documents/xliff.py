@@ -45,15 +45,11 @@ def _code(node: Node) -> Piece | None:
     return Piece(Kind.PLACEHOLDER, node.raw, text="")
 
 
-def _role(node: Node, _: Node) -> Role | None:
-    return None if _is_text(node, True) else Role.PROTECTED
-
-
 _TABLE = Table(
     root="xliff",
     roles=dict.fromkeys(("g", "pc", "mrk"), Role.INLINE)
     | dict.fromkeys((*_STARTS, *_ENDS, "x", "ph", "it", "cp"), Role.POINT),
-    role=_role,
+    role=lambda node, _: None if _is_text(node, True) else Role.PROTECTED,
     piece=_code,
     texts=lambda raw, syntax, is_alone: pieces(raw, syntax, others=ENTITY, is_whole=False),
 )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
+from pathlib import Path
 
 from seqserve.errors import OptionError
 
@@ -62,20 +63,7 @@ def draw_for(
         drawn += 1
 
 
-SENTENCES = (
-    "Good morning.",
-    "It is raining.",
-    "The coffee tastes good.",
-    "Where is the next station?",
-    "We saw a good film yesterday.",
-    "My sister has two children and a dog.",
-    "I would like to reserve a table for four people.",
-    "The train to Munich leaves at nine from platform seven.",
-    "She learned German in school, but she has forgotten most of it since then.",
-    "If the weather is nice on Sunday, we will go to the lake and swim until the evening.",
-    "He asked whether the shop on the corner was still open, because he had run out of bread and"
-    " his guests were about to arrive.",
-)
+SENTENCES = Path(__file__).with_name("sentences.txt").read_text(encoding="utf-8").splitlines()
 """Sentences of everyday lengths, in English, which the shipped model reads."""
 
 

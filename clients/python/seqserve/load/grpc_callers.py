@@ -9,7 +9,7 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import grpc.aio
@@ -34,13 +34,16 @@ class ChannelCaller(ABC):
     Settings are ``tls``, ``token`` and ``connections``, as :class:`.Connection` takes them.
     """
 
+    stub: Any
+    """Returns what makes the calls of a channel."""
+
     def __init__(self, target: str, streamed: bool, **settings: Any) -> None:
         self._target, self._streamed, self._settings = target, streamed, settings
 
     async def __aenter__(self) -> Self:
         connection = Connection(self._target, MAX_MESSAGE_BYTES, **self._settings)
         self._metadata = connection.metadata()
-        self._channels = AsyncChannels(connection, self._stub_of)
+        self._channels = AsyncChannels(connection, self.stub)
         try:
             number = self._settings.get("connections") or 1
             await asyncio.wait_for(self._channels.connect(number), _CONNECT_S)
@@ -74,13 +77,8 @@ class ChannelCaller(ABC):
         limit = {} if math.isinf(timeout_s) else {"timeout": timeout_s}
         return {"metadata": self._metadata, **limit}
 
-    @abstractmethod
-    def _stub_of(self, channel: Any) -> Any:
-        """Returns what makes the calls of a channel."""
-
-    @abstractmethod
-    async def _begin(self, stub: Any) -> None:
-        """Asks the server what the calls need."""
+    async def _begin(self, stub: Any) -> None:  # noqa: B027
+        """Asks the server what the calls need, which may be nothing."""
 
     @abstractmethod
     async def _answered(self, source: str, stub: Any, call: dict[str, Any]) -> Reply:
@@ -89,6 +87,8 @@ class ChannelCaller(ABC):
 
 class GrpcCaller(ChannelCaller):
     """Calls Generate, or GenerateStream."""
+
+    stub = generation_pb2_grpc.GenerationServiceStub
 
     def __init__(
         self,
@@ -100,12 +100,6 @@ class GrpcCaller(ChannelCaller):
     ) -> None:
         super().__init__(target, streamed, **settings)
         self._request = request
-
-    def _stub_of(self, channel: Any) -> Any:
-        return generation_pb2_grpc.GenerationServiceStub(channel)
-
-    async def _begin(self, stub: Any) -> None:
-        """Asks for nothing."""
 
     async def _answered(self, source: str, stub: Any, call: dict[str, Any]) -> Reply:
         request = generation_pb2.GenerateRequest()
@@ -138,6 +132,8 @@ _KINDS = {bool: "bool_param", int: "int64_param", float: "double_param", str: "s
 class OpenInferenceCaller(ChannelCaller):
     """Calls ModelInfer, or ModelStreamInfer; asks the server for the tensors of the model first."""
 
+    stub = open_inference_pb2_grpc.GRPCInferenceServiceStub
+
     def __init__(
         self,
         target: str,
@@ -156,9 +152,6 @@ class OpenInferenceCaller(ChannelCaller):
         if streamed:
             self._request.parameters["stream"].bool_param = True
         self._input_name = input_name
-
-    def _stub_of(self, channel: Any) -> Any:
-        return open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
 
     async def _begin(self, stub: Any) -> None:
         metadata_request = open_inference_pb2.ModelMetadataRequest(
@@ -213,13 +206,10 @@ def _input_of(tensors: Sequence[Any], name: str | None) -> Any:
 
 def parameters_of(options: Message) -> dict[str, Any]:
     """Writes decoding options as parameters, which have no lists: those are JSON."""
-    return dict(_parameters(options))
-
-
-def _parameters(options: Message) -> Iterator[tuple[str, Any]]:
-    for field, value in options.ListFields():
-        if type(value) in _KINDS:
-            yield field.name, value
-        else:
-            facts = json_format.MessageToDict(options, preserving_proto_field_name=True)
-            yield field.name, json.dumps(facts[field.name], ensure_ascii=False)
+    facts = json_format.MessageToDict(options, preserving_proto_field_name=True)
+    return {
+        field.name: value
+        if type(value) in _KINDS
+        else json.dumps(facts[field.name], ensure_ascii=False)
+        for field, value in options.ListFields()
+    }

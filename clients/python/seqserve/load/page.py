@@ -1,9 +1,11 @@
-"""Charts as SVG: lines and points over two axes, in the colours of the page."""
+"""The result of a load as a page of HTML, with charts: SVG in the colours of the page."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from seqserve.load.answer import Answer, percentile
@@ -129,15 +131,7 @@ _COLUMNS = 60
 _LEAST_A_COLUMN = 20
 # Percentile p is at -log10(1 - p): each step to the right is ten times as rare.
 _PERCENTILES = ((0.0, "0"), (0.301, "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"))
-_STYLE = """
-body { margin: 0 auto; max-width: 46rem; padding: 1rem; background: var(--ground);
-  color: var(--ink); font-family: system-ui, sans-serif; }
-pre, figure { background: var(--surface); border: 1px solid var(--line); border-radius: 6px;
-  margin: 1rem 0; padding: .8rem; white-space: pre-wrap; }
-svg { display: block; width: 100%; }
-h1 { font-size: 1.3rem; }
-p { color: var(--faint); }
-"""
+_PAGE = Template(Path(__file__).with_suffix(".html").read_text(encoding="utf-8"))
 
 
 def page(
@@ -157,20 +151,13 @@ def page(
     if probes:
         charts.insert(0, _search(result, probes))
     figures = "\n".join(f"<figure>{svg}</figure>" for svg in map("\n".join, charts))
-    return f"""\
-<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
-<title>Load of {escape(str(result["target"]))}</title>
-<style>{style_sheet()}{_STYLE}</style>
-<h1>Load of {escape(str(result["target"]))}</h1>
-<p>{escape(settings)}</p>
-<pre>{escape(chr(10).join(report))}</pre>
-{figures}
-</html>
-"""
+    return _PAGE.substitute(
+        target=escape(str(result["target"])),
+        colours=style_sheet(),
+        settings=escape(settings),
+        report=escape("\n".join(report)),
+        figures=figures,
+    )
 
 
 def _over_time(result: Mapping[str, Any], answers: Sequence[Answer]) -> Iterator[str]:

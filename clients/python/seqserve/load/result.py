@@ -30,21 +30,24 @@ _MAX_DETAILS = 120
 def times_of(answers: Sequence[Answer], *, streamed: bool) -> dict[str, list[float]]:
     """Returns the times of the requests that were answered, in milliseconds."""
     served = [answer for answer in answers if not answer.error]
-    times = {"e2el": [1e3 * answer.total_s for answer in served]}
+    times = {name: [_times_ms(answer)[name] for answer in served] for name in GOODPUT_TIMES}
     if not streamed:
-        return times
+        return {"e2el": times["e2el"]}
     return {
-        "ttft": [1e3 * answer.first_s for answer in served],
-        "tpot": [_per_token_ms(answer) for answer in served if answer.tokens > 1],
+        "ttft": times["ttft"],
+        "tpot": [_times_ms(answer)["tpot"] for answer in served if answer.tokens > 1],
         "itl": [1e3 * gap_s for answer in served for gap_s in answer.gaps_s],
-        **times,
+        "e2el": times["e2el"],
     }
 
 
-def _per_token_ms(answer: Answer) -> float:
-    if answer.tokens < 2:
-        return 0.0
-    return 1e3 * (answer.total_s - answer.first_s) / (answer.tokens - 1)
+def _times_ms(answer: Answer) -> dict[str, float]:
+    spent_s, later = answer.total_s - answer.first_s, answer.tokens - 1
+    return {
+        "ttft": 1e3 * answer.first_s,
+        "tpot": 1e3 * spent_s / later if later > 0 else 0.0,
+        "e2el": 1e3 * answer.total_s,
+    }
 
 
 def result_of(
@@ -108,11 +111,7 @@ def details_of(answers: Sequence[Answer]) -> Result:
 
 
 def _is_good(answer: Answer, limits_ms: Mapping[str, float]) -> bool:
-    times_ms = {
-        "ttft": 1e3 * answer.first_s,
-        "tpot": _per_token_ms(answer),
-        "e2el": 1e3 * answer.total_s,
-    }
+    times_ms = _times_ms(answer)
     return all(times_ms[name] <= limit_ms for name, limit_ms in limits_ms.items())
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from seqserve.documents.encoding import MARK, decoded
+from seqserve.documents.plain_text import MARK, decoded
 from seqserve.errors import OptionError
 
 TEXT = "grüße\n"

@@ -34,7 +34,7 @@ def test_fused_projections_are_read_apart(tmp_path: Path) -> None:
         np.testing.assert_array_equal(part, fused[at * WIDTH : (at + 1) * WIDTH])
     bias = weights.tensor(attention.format("attention", 1, "value", "bias"))
     np.testing.assert_array_equal(bias, written["decoder/layer_0/attention/linear_1/bias"][WIDTH:])
-    assert weights.shape("decoder/layer_0/attention/linear_0/weight") == (WIDTH, WIDTH)
+    assert weights.shapes["decoder/layer_0/attention/linear_0/weight"] == (WIDTH, WIDTH)
     assert weights.attributes["encoder/num_heads"] == 2
 
 

@@ -40,10 +40,10 @@ def test_floats_are_read_as_they_were_written(
     path = tmp_path / "model.float.bin"
     marian_models.write_bin(path, arrays, SHAPE.settings())
     read = Npz(npz) if kind == "npz" else Bin(path)
-    assert set(read.names()) == set(arrays)
+    assert set(read.shapes) == set(arrays)
     assert b"transformer-heads: 4" in read.settings
     for name, array in arrays.items():
-        assert read.shape(name) == array.shape
+        assert read.shapes[name] == array.shape
         assert np.array_equal(read.tensor(name).numpy(), array)
         assert np.array_equal(read.rows(name, 0, 1).numpy(), array[:1])
 
@@ -51,7 +51,7 @@ def test_floats_are_read_as_they_were_written(
 def test_eight_bits_are_read_as_floats(bin_file: Path, arrays: marian_models.Arrays) -> None:
     read = Bin(bin_file)
     for name, array in arrays.items():
-        assert read.shape(name) == array.shape
+        assert read.shapes[name] == array.shape
         step = np.abs(array).max() / 127 if array.shape[0] > 1 else 0.0
         assert np.abs(read.tensor(name).numpy() - array).max() <= step * 0.51
 
@@ -63,7 +63,7 @@ def test_largest_inputs_are_known_by_the_weights(
     marian_models.write_bin(path, arrays, SHAPE.settings(), is_int8=True, limits=limits)
     read = Bin(path)
     assert read.input_limits == pytest.approx(limits)
-    assert not any("QuantMult" in name for name in read.names())
+    assert not any("QuantMult" in name for name in read.shapes)
 
 
 def cut(path: Path, length: int) -> None:

@@ -1,19 +1,22 @@
-"""The control tokens of a tokenizer: ``<s>``, ``<pad>``, ``</s>`` and ``<unk>`` under one spelling.
+"""Tokens that are no text: control tokens under one spelling, and languages.
 
-Some checkpoints spell them otherwise, such as ``[PAD]`` and ``[SEP]``; the server knows one.
+Some checkpoints spell the control tokens otherwise, such as ``[PAD]`` and ``[SEP]``; the server
+knows ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``.
 """
 
-from collections.abc import Collection, Sequence
+import re
+import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, processors
+from tokenizers import processors
 
 from seqserve_import.files import CheckpointError, read_optional_object
-from seqserve_import.tokenizers.added import CONTROLS, Vocabulary
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
+CONTROLS = (BOS, PAD, EOS, UNK)
 NEEDED = (PAD, EOS, UNK)
 _SETTINGS = {
     EOS: ("eos_token", "sep_token"),
@@ -50,35 +53,13 @@ def _content(token: Any) -> str:
 
 
 def check(tokenizer: tokenizers.Tokenizer, path: Path) -> None:
-    """Refuses a tokenizer without the control tokens that every model needs.
-
-    Raises:
-        CheckpointError: One is missing; the message names it.
-    """
+    """Refuses a tokenizer without the control tokens that every model needs."""
     for token in NEEDED:
         if tokenizer.token_to_id(token) is None:
             raise CheckpointError(
                 f"{path}: has no token {token}, and neither special_tokens_map.json nor"
                 " tokenizer_config.json says which one replaces it"
             )
-
-
-def add_tokens(
-    tokenizer: tokenizers.Tokenizer, path: Path, added: Vocabulary, special: Sequence[str]
-) -> None:
-    """Marks the tokens of a tokenizer that no text becomes, and those that are always one token.
-
-    Raises:
-        CheckpointError: A control token is missing.
-    """
-    check(tokenizer, path)
-    known = [
-        token
-        for token in (*CONTROLS, *special, *added.hidden)
-        if tokenizer.token_to_id(token) is not None
-    ]
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in known])
-    tokenizer.add_tokens(added.symbols)
 
 
 def around(tokenizer: tokenizers.Tokenizer, *, has_front: bool = False) -> processors.PostProcessor:
@@ -89,3 +70,23 @@ def around(tokenizer: tokenizers.Tokenizer, *, has_front: bool = False) -> proce
         pair=None,
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (*front, EOS)],
     )
+
+
+_PUBLISHED = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
+LANGUAGES = {family: codes.split() for family, codes in _PUBLISHED.items()}
+"""The codes of the languages of each multilingual family, in the order of their ids."""
+TAG = re.compile(r"<2([\w-]+)>")
+"""The token of a language, as MADLAD and IndicBART spell them."""
+_SPELLINGS = (
+    # M2M-100, also with a region or a script: __pt-br__, __zh_Hant__.
+    re.compile(r"__([a-z]{2,8}(?:[-_][A-Za-z0-9]{2,8})*)__"),
+    # NLLB and mBART: a script, a region, or both.
+    re.compile(r"([a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3}(?:_[A-Z]{2})?))"),
+    TAG,
+)
+
+
+def language_of(token: str) -> str:
+    """Returns the code of the language that a token names; nothing if it names none."""
+    found = (spelling.fullmatch(token) for spelling in _SPELLINGS)
+    return next((match[1] for match in found if match), "")
