@@ -200,7 +200,7 @@ def _write_page(report: Report, options: argparse.Namespace) -> int:
 
 
 def _options() -> argparse.Namespace:
-    parts = "\n".join(f"  {name:<12}{part.text}" for name, part in _PARTS.items())
+    parts = "\n".join(f"  {name:<13}{part.text}" for name, part in _PARTS.items())
     apart = [name for name, part in _PARTS.items() if part.is_apart]
     parser = argparse.ArgumentParser(
         prog="python -m bench",
