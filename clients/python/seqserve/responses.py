@@ -194,11 +194,12 @@ def _unset(hint: Any) -> Any:
         return None
     if is_dataclass(hint):
         return hint(**{field.name: _unset(field.type) for field in fields(hint)})  # type: ignore[operator]
-    return hint["UNSPECIFIED"] if issubclass(hint, Enum) else (get_origin(hint) or hint)()
+    kind = get_origin(hint) or hint
+    return kind["UNSPECIFIED"] if issubclass(kind, Enum) else kind()
 
 
 def _converter(field: Any, hint: Any) -> Callable[[Any], Any] | None:
-    kinds = (hint, *get_args(hint))
+    kinds = get_args(hint) or (hint,)
     if field.message_type:
         own: Any = next(filter(is_dataclass, kinds), None)
         return _FORMS.get(field.message_type.name) or partial(_read, own)
