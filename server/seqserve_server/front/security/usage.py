@@ -76,6 +76,8 @@ class Usage(Collector):
                     self._file.execute("DELETE FROM usage WHERE day < ?", [oldest])
                 self._kept = self._exchanged(self._file, day)
             except sqlite3.Error as error:
+                if self._file is not None:
+                    self._file.close()
                 raise OptionError(f"{flag_of('usage')}: {path} cannot be used: {error}") from None
 
     def add(self, name: str, characters: int, tokens: int) -> None:
@@ -126,6 +128,8 @@ class Usage(Collector):
         self._is_over.set()
         if self._watching is not None:
             await self._watching
+        if self._file is not None:
+            self._file.close()
 
     def collect(self) -> Iterator[Metric]:
         """Yields what was used since the start."""

@@ -1,7 +1,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -118,19 +118,20 @@ async def test_what_the_file_did_not_take_is_written_later(tmp_path: Path) -> No
             await asyncio.sleep(0.05)
         assert usage.periods("shop")[0].used["characters"] == 5
         usage._file.execute("PRAGMA query_only = OFF")
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT name, characters FROM usage").fetchall() == [("shop", 5)]
 
 
-def test_old_days_leave_the_file(tmp_path: Path) -> None:
+async def test_old_days_leave_the_file(tmp_path: Path) -> None:
     clock = Calendar()
     path = tmp_path / "usage"
-    Usage(path, clock)
-    with sqlite3.connect(path) as file:
+    await Usage(path, clock).stop()
+    with closing(sqlite3.connect(path)) as file, file:
         days = [(day, "shop", 1, 1, 1) for day in ("2025-01-01", "2026-11-01")]
         file.executemany("INSERT INTO usage VALUES (?, ?, ?, ?, ?)", days)
-    assert Usage(path, clock).periods("shop")[1].used["requests"] == 1
-    with sqlite3.connect(path) as file:
+    async with counting(path, clock) as usage:
+        assert usage.periods("shop")[1].used["requests"] == 1
+    with closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT day FROM usage").fetchall() == [("2026-11-01",)]
 
 
@@ -150,7 +151,8 @@ def test_quotas_need_the_file_and_the_file_needs_tokens(tmp_path: Path) -> None:
         security_of(ServeOptions(tokens=tmp_path / "tokens"))
     with pytest.raises(OptionError, match=r"^--usage: needs --tokens"):
         security_of(ServeOptions(usage=tmp_path / "usage"))
-    security_of(ServeOptions(tokens=tmp_path / "tokens", usage=tmp_path / "usage"))
+    both = ServeOptions(tokens=tmp_path / "tokens", usage=tmp_path / "usage")
+    asyncio.run(security_of(both).usage.stop())
 
 
 # ---- the whole service
@@ -159,9 +161,11 @@ def test_quotas_need_the_file_and_the_file_needs_tokens(tmp_path: Path) -> None:
 @asynccontextmanager
 async def limited(tmp_path: Path, *quotas: str) -> AsyncIterator[Service]:
     (tmp_path / "tokens").write_text(f"{entry(*quotas)}\n")
-    security = Security(tokens=Tokens(tmp_path / "tokens"), usage=Usage(tmp_path / "usage"))
+    usage = Usage(tmp_path / "usage")
+    security = Security(tokens=Tokens(tmp_path / "tokens"), usage=usage)
     async with serving(security=security, slots=8) as service:
         yield service
+    await usage.stop()
 
 
 async def refused(call: Any) -> grpc.aio.AioRpcError:
