@@ -19,7 +19,7 @@ from functools import partial
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, BinaryIO, Self, TypeAlias
+from typing import IO, Any, BinaryIO, TypeAlias
 
 from seqserve.documents import archive
 from seqserve.errors import OptionError, SeqserveError
@@ -255,13 +255,12 @@ def _tar(path: Path, label: str, max_bytes: int) -> Iterator[Files]:
 
 
 class _Part(tarfile.TarInfo):
-    # Long names and other headers are read as a whole, so they must be short enough.
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        part = super().frombuf(buf, encoding, errors)
-        if part.type not in _CONTENTS and part.size > _MAX_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header has {part.size:,} bytes")
-        return part
+    # Long names and other headers are read as a whole, so they must be short enough. The method is
+    # private, but the only one that every release of Python calls for every header.
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type not in _CONTENTS and self.size > _MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header has {self.size:,} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]
 
 
 def _bounded(parts: tarfile.TarFile, label: str, max_bytes: int) -> Iterator[tarfile.TarInfo]:
