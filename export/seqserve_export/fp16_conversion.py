@@ -42,9 +42,10 @@ class WideProjection(nn.Linear):
             projection.in_features, projection.out_features, projection.bias is not None, "meta"
         )
         self.headroom = headroom
-        self.weight = _half(projection.weight / headroom)
-        if projection.bias is not None:
-            self.bias = _half(projection.bias / headroom)
+        for name, parameter in projection.named_parameters():
+            # As it is, the weight may be the table of embeddings too.
+            own = parameter if headroom == 1.0 else _half(parameter / headroom)
+            setattr(self, name, own)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps fp16 ``[.., W]`` to fp32 ``[.., V]``."""
@@ -88,10 +89,7 @@ def halve(model: Transformer) -> Transformer:
         )
     halves = {id(weight): _half(weight) for weight in model.parameters()}
     halved = copy.deepcopy(model, halves).half()
-    projection = halved.output_projection
-    halved.output_projection = WideProjection(projection)
-    # It may be the table of embeddings too.
-    halved.output_projection.weight = projection.weight
+    halved.output_projection = WideProjection(halved.output_projection)
     # It may suppress tokens with numbers that fp16 lacks.
     halved.logits_bias = model.logits_bias
     if _outgrows_halves(model.config):

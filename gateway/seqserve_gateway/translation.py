@@ -204,6 +204,7 @@ async def _answers_of(
 
 def _beginning(document: Sequence[Part]) -> str:
     texts = (part.text for part in document if part.text)
+    # Each has a character at least.
     return "\n".join(islice(texts, DETECTION_CHARS))
 
 

@@ -203,20 +203,17 @@ def _shared_options(changed: tuple[tuple[str, Any], ...]) -> DecodingOptions:
     return DecodingOptions(**dict(changed))
 
 
-Term: TypeAlias = TokenIds
-
-
-def missing_terms(terms: Sequence[Term], token_ids: Sequence[int]) -> list[int]:
+def missing_terms(terms: Sequence[TokenIds], token_ids: Sequence[int]) -> list[int]:
     """Returns the indexes of the terms that ``token_ids`` do not contain."""
     return [index for index, term in enumerate(terms) if not _contains(token_ids, term)]
 
 
-def _contains(token_ids: Sequence[int], term: Term) -> bool:
+def _contains(token_ids: Sequence[int], term: TokenIds) -> bool:
     ends = range(len(term), len(token_ids) + 1)
     return any(tuple(token_ids[end - len(term) : end]) == term for end in ends)
 
 
-def matched_prefix(token_ids: Sequence[int], term: Term) -> int:
+def matched_prefix(token_ids: Sequence[int], term: TokenIds) -> int:
     """Counts the leading tokens of a term with which ``token_ids`` end; the whole term is 0."""
     lengths = range(min(len(term) - 1, len(token_ids)), 0, -1)
     return next((n for n in lengths if tuple(token_ids[-n:]) == term[:n]), 0)

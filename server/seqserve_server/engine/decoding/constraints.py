@@ -12,7 +12,7 @@ from seqserve_server.contract.options import (
     ANY_TOKEN,
     BEGIN,
     DecodingOptions,
-    Term,
+    TokenIds,
     matched_prefix,
     missing_terms,
 )
@@ -52,7 +52,7 @@ class Constraints:
         self._detokenize = detokenize
         self._candidates = candidates
         # The tokens that must not come after others: after each of these, once they are the last.
-        self._suppressed: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
+        self._suppressed: defaultdict[TokenIds, set[int]] = defaultdict(set)
         for *before, token in options.suppressed:
             self._suppressed[tuple(before)].add(token)
         self._lengths_before = {len(before) for before in self._suppressed}
@@ -136,7 +136,7 @@ class _Continuation(NamedTuple):
 class LexicalConstraints:
     """Shares out the beams of one request over its banks."""
 
-    def __init__(self, terms: tuple[Term, ...], end_ids: Iterable[int]) -> None:
+    def __init__(self, terms: tuple[TokenIds, ...], end_ids: Iterable[int]) -> None:
         self._terms = terms
         self._tokens = frozenset(chain(*terms))
         self._end_ids = frozenset(end_ids)
