@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from seqserve.language_codes import AUTO, folded
@@ -46,6 +47,16 @@ async def sources_of(
         return found[0] if found else DetectedLanguage(language=target, confidence=0.0)
 
     return await call.in_turns(detected, texts, _DETECTIONS)
+
+
+async def check_target(call: Call, source: str, target: str) -> None:
+    """Refuses an unknown target language, as the server does when it gets a text."""
+    known = await call.recent(targets_of)
+    codes = {*known, *chain(*known.values())}
+    same = codes | {source} - {AUTO}
+    if known and not any(folded(code).may_be(folded(target)) for code in same):
+        models = f"the models know {', '.join(sorted(codes))}"
+        raise refusal(FIELDS[1], f"no model writes {target!r:.80}; {models}")
 
 
 async def targets_of(call: Call) -> Targets:

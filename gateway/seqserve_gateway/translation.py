@@ -19,7 +19,7 @@ from seqserve.v1.generation_pb2 import STOP_REASON_EOS, GenerateResponse
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.fields import File
-from seqserve_gateway.languages import DETECTION_CHARS, sources_of
+from seqserve_gateway.languages import DETECTION_CHARS, check_target, sources_of
 from seqserve_gateway.reading import (
     Answer,
     Divided,
@@ -197,8 +197,9 @@ async def _answers_of(
         for n in numbers:
             answers[n] = [found[n, m] for m in range(len(documents[n]))]
     if not any(chain.from_iterable(each or () for each in answers)):
-        # No call has shown yet whether the server accepts the caller.
+        # No call has shown yet whether the server accepts the caller, and knows the language.
         await call.check_token()
+        await check_target(call, source, target)
     return sources, answers
 
 

@@ -1,4 +1,5 @@
 import threading
+from typing import Any
 
 import pytest
 from tests.unit.client.fake_server import PATIENCE_S
@@ -60,6 +61,20 @@ async def test_empty_code_is_refused(source: str, target: str) -> None:
         answer = await client.post("/translate", json=body)
     assert answer.status_code == 400 and answer.json()["error"].endswith(": is empty")
     assert server.requests == []
+
+
+@pytest.mark.parametrize("source", [AUTO, "en"])
+@pytest.mark.parametrize("q", ["102", "", ["102", " "], "🙂"])
+async def test_unknown_target_is_refused_though_nothing_is_translated(source: str, q: Any) -> None:
+    async with translating("en-de") as (client, _):
+        body = {"q": q, "source": source, "target": "xx"}
+        refused = await client.post("/translate", json=body)
+        answers = [
+            await client.post("/translate", json={**body, "target": t}) for t in ("de", "en")
+        ]
+    expected = {"error": "target: no model writes 'xx'; the models know de, en"}
+    assert (refused.status_code, refused.json()) == (400, expected)
+    assert [answer.json()["translatedText"] for answer in answers] == [q, q]
 
 
 async def test_every_text_of_an_array_has_its_own_language() -> None:
