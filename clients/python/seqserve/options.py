@@ -9,8 +9,8 @@ A command declares its options as a frozen dataclass whose fields are made by :f
     options = parse(ServeOptions, argv, prog="seqserve serve", description="...")
 
 ``port`` is then ``--port`` on the command line and ``SEQSERVE_PORT`` in the environment. A flag
-overrides a variable, a variable the default. An empty variable counts as unset, because compose
-files make one of ``SEQSERVE_PORT=${PORT:-}``.
+overrides a variable, a variable the default; ``--no-tls`` also those of ``--tls-...``. An empty
+variable counts as unset, because compose files make one of ``SEQSERVE_PORT=${PORT:-}``.
 
 Types: str, int, float, bool, Path, Enum, each also as ``X | None``, and lists of them. The flag of
 a list is repeated, with one element each time; its variable holds all elements, quoted as in a
@@ -131,7 +131,11 @@ def parse(
         parser.error(_unknown(unknown, declared))
     environ = os.environ if environ is None else environ
     parsed = vars(namespace)
-    values = {each.name: each.value(parsed, environ) for each in declared}
+    off = tuple(f"{name}_" for name, given in parsed.items() if given is False)
+    values = {
+        each.name: each.value(parsed, {} if each.name.startswith(off) else environ)
+        for each in declared
+    }
     try:
         return options(**{name: value for name, value in values.items() if value is not MISSING})
     except OptionError as error:

@@ -139,7 +139,9 @@ class ConnectionOptions:
     )
 
     tls: bool = _connection(
-        False, help="Encrypt the connection; implied by every other --tls-... option."
+        False,
+        help="Encrypt the connection; implied by every other --tls-... option. --no-tls also"
+        " overrides their variables.",
     )
     tls_ca: Path | None = _connection(
         None,

@@ -64,6 +64,17 @@ def test_any_tls_option_turns_tls_on(
     assert settings == [(tls, None)]
 
 
+def test_an_explicit_no_tls_wins_over_the_environment(
+    settings: list[tuple[TLS | None, str | None]],
+) -> None:
+    environ = {"SEQSERVE_TLS": "true", "SEQSERVE_TLS_CA": "/run/ca.pem", "SEQSERVE_TOKEN": "t"}
+    connect(**environ)
+    connect("--no-tls", **environ)
+    connect("--no-tls", "--tls-ca", "ca.pem", **environ)
+    given = TLS(ca=Path("ca.pem"))
+    assert settings == [(TLS(ca=Path("/run/ca.pem")), "t"), (None, "t"), (given, "t")]
+
+
 def test_a_client_ignores_the_certificate_of_a_server_in_the_same_environment(
     settings: list[tuple[TLS | None, str | None]],
 ) -> None:
