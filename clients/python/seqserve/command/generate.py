@@ -54,8 +54,8 @@ If the model probably cannot read a source, such as another script or HTML, stan
 it. --json has the reasons in source_warnings, and a confidence for each answer.
 
 If a source contains a term of --terms or --glossary and its answer lacks the target, standard error
-reports it; --json has it in unmet_terms. Standard error also reports numbers that differ between
-source and answer; --json has them in warnings.
+reports it; --json has it in unmet_terms. Standard error also reports an answer whose numbers differ
+from its source (in warnings of --json), that is cut short (stop_reason), or garbled.
 
 Tokens are subwords, and ▁ is the space before one: "▁anges" "ehen" is angesehen. --json shows the
 tokens of an answer.

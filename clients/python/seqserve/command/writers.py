@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
-from seqserve.documents.passage import Passage, Translation, translation_of
+from seqserve.documents.passage import Passage, Translation, faults_of, translation_of
 from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
@@ -178,12 +178,10 @@ class TextWriter(AnswerWriter):
             reasons = ", ".join(_WARNINGS[each] for each in result.source_warnings)
             self.report(number, f"the model probably cannot read it: {reasons}")
         for rank, hypothesis in enumerate(result.hypotheses if result else (), start=1):
-            if hypothesis.unmet_terms:
-                terms = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
-                which = f" of hypothesis {rank}" if self.hypotheses > 1 else ""
-                self.report(number, f"unmet terms{which}: {terms}")
-            for warning in hypothesis.warnings:
-                self.report(number, str(warning))
+            unmet = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
+            which = f"hypothesis {rank}: " if self.hypotheses > 1 else ""
+            for fault in [f"unmet terms: {unmet}"] * bool(unmet) + faults_of(hypothesis):
+                self.report(number, which + fault)
 
     def _lines(self, lines: list[str]) -> str:
         end = self.line_end

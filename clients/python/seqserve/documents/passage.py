@@ -180,12 +180,17 @@ def translation_of(result: Result) -> Translation:
             links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
     if is_unread:
         return Translation("", tuple(links))
-    warnings = [*map(str, result.warnings)]
-    if (reason := result.hypotheses[0].stop_reason) in (StopReason.LENGTH, StopReason.TIME_LIMIT):
-        warnings.append(f"cut short: {reason.value}")
-    if "\N{REPLACEMENT CHARACTER}" in result.text:
-        warnings.append("garbled: some letters of the source")
-    return Translation(result.text, tuple(links), tuple(warnings))
+    return Translation(result.text, tuple(links), tuple(faults_of(result.hypotheses[0])))
+
+
+def faults_of(hypothesis: Hypothesis) -> list[str]:
+    """Returns the probable faults of a text, in words."""
+    faults = [*map(str, hypothesis.warnings)]
+    if (reason := hypothesis.stop_reason) in (StopReason.LENGTH, StopReason.TIME_LIMIT):
+        faults.append(f"cut short: {reason.value}")
+    if "\N{REPLACEMENT CHARACTER}" in hypothesis.text:
+        faults.append("garbled: some letters of the source")
+    return faults
 
 
 def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:

@@ -269,8 +269,8 @@ def test_unmet_terms_are_reported_of_each_hypothesis(run: Run) -> None:
     _, out, err = run("--num-hypotheses", "2", "--terms", "day=TAG", "--terms", "!=!", "good day")
     assert out == "GOOD DAY\nGOOD DAY!\n"
     assert err == (
-        "seqserve: text 1: unmet terms of hypothesis 1: day=TAG, !=!\n"
-        "seqserve: text 1: unmet terms of hypothesis 2: day=TAG\n"
+        "seqserve: text 1: hypothesis 1: unmet terms: day=TAG, !=!\n"
+        "seqserve: text 1: hypothesis 2: unmet terms: day=TAG\n"
     )
 
 
@@ -328,6 +328,20 @@ def test_numbers_that_differ_are_reported(run: Run) -> None:
     assert run("room №7") == (0, "ROOM №7\n", warned)
     [warning] = objects(run("--json", "room №7")[1])[0]["hypotheses"][0]["warnings"]
     assert (warning["kind"], warning["source_begin"]) == ("numbers_differ", 6)
+
+
+@pytest.mark.parametrize("form", [[], ["--stream"]])
+def test_an_answer_that_is_cut_or_garbled_is_reported(
+    run: Run, run_lines: Run, form: list[str]
+) -> None:
+    faults = "{0} 1: cut short: length\n{0} 2: garbled: some letters of the source\n"
+    texts = ["snip ✂", "the \ufffd"]
+    expected = (0, "SNIP ✂\nTHE \ufffd\n", faults.format("seqserve: text"))
+    assert run(*form, *texts) == expected
+    assert run_lines("\n".join([*texts, ""]).encode()) == (
+        *expected[:2],
+        faults.format("seqserve: line"),
+    )
 
 
 def test_verbose(run: Run) -> None:
