@@ -56,7 +56,7 @@ def differences(
     if not (read.left or written.left):
         is_ordered = is_known(source_language) and is_known(target_language)
         swapped = _swapped(pairs, source, target, is_ordered=is_ordered)
-        return swapped or _in_other_units(pairs, source.lower(), target.lower())
+        return swapped or _in_other_units(pairs, source.lower(), target.lower(), is_ordered)
     if len(read.left) == len(written.left):
         return [*map(Difference, read.left, written.left)]
     lost = [Difference(each, None) for each in read.left]
@@ -64,9 +64,9 @@ def differences(
 
 
 def _in_other_units(
-    pairs: Sequence[tuple[Quantity, Quantity]], source: str, target: str
+    pairs: Sequence[tuple[Quantity, Quantity]], source: str, target: str, are_known: bool
 ) -> list[Difference]:
-    """Finds equal numbers that count something else, or lack a sign: 80 %, 80 minutes; -5, 5."""
+    """Finds equal numbers that count something else, or lack a sign: 5 €, 5 $; 80 %, 80; -5, 5."""
     found = []
     digits = re.findall(r"\d+", f"{source} {target}")
     for one, other in sorted(pairs)[:_MOST_COMPARED]:
@@ -74,12 +74,19 @@ def _in_other_units(
         # Of two equal numbers nothing tells which is which.
         equal = digits.count(one.digits)
         is_other = bool(own and others) and own.isdisjoint(others)
+        sign = are_known and _SIGN.search(source, max(0, one.begin - 4))
+        if sign and sign.start() <= one.end + 1:
+            is_other |= not sizes_in(target, "share" if sign[0] == "%" else "money")
         is_signed = _is_negative(one, source)
         if is_signed != _is_negative(other, target):
             is_other |= not _BELOW.search(target if is_signed else source)
         if is_other and equal <= 2:
             found.append(Difference(one, other))
     return found
+
+
+# A translation has it too, or a word for it.
+_SIGN = re.compile(r"[%€$£¥]|\b(?:eur|usd|gbp|jpy|chf|pln)\b")
 
 
 def _is_negative(quantity: Quantity, text: str) -> bool:
@@ -97,7 +104,7 @@ _BELOW = re.compile(
 def _counted(quantity: Quantity, text: str) -> set[tuple[str, Decimal]]:
     counted = {(each.kind, each.size) for each in measures(quantity, text)}
     # "5 h" may be an hour of the day.
-    return counted | ({(quantity.kind, Decimal(0))} & {("money", 0), ("time", 0)})
+    return counted | ({(quantity.kind, Decimal(0))} & {("time", 0)})
 
 
 def _swapped(

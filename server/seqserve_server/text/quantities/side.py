@@ -147,6 +147,9 @@ _CLOSE_DEGREES = Decimal(2)
 _WORD = re.compile(r"[ -]?[^\W\d_]{1,12}(?=[ -])")
 
 
+_CURRENCY = re.compile(r"(?:[€$£¥]|\b(?:eur|usd|gbp|jpy|chf|pln)) ?\Z")
+
+
 class Measure(NamedTuple):
     """A number with its unit."""
 
@@ -158,7 +161,7 @@ class Measure(NamedTuple):
 
     def equals(self, other: "Measure") -> bool:
         """Returns whether another number is this one in another unit, perhaps rounded."""
-        if self.kind != other.kind or self.size == other.size:
+        if self.kind != other.kind or self.kind == "money" or self.size == other.size:
             return False
         value, others = self._value, other._value
         if (self.size / other.size).normalize().as_tuple().digits == (1,):
@@ -188,9 +191,10 @@ def _units() -> list[tuple[str, re.Pattern[str], list[Decimal]]]:
 
 
 def measures(quantity: Quantity, text: str) -> Iterator[Measure]:
-    """Yields what a quantity of a text, in small letters, may be with the unit after it."""
+    """Yields what a quantity of a text, in small letters, may be with the unit at it."""
     word = _WORD.match(text, quantity.end)
-    places = [quantity.end, *([word.end()] if word else [])]
+    before = _CURRENCY.search(text, max(0, quantity.begin - 4), quantity.begin)
+    places = [quantity.end, *([word.end()] if word else []), *([before.start()] if before else [])]
     numbers = [each for each in quantity.readings if isinstance(each, Decimal)]
     for kind, pattern, sizes in _units():
         found = next((match for place in places if (match := pattern.match(text, place))), None)
