@@ -177,6 +177,15 @@ def fault_of(term: Term) -> str:
     return ""
 
 
+def has_words(text: str, source: str) -> bool:
+    """Returns whether a text has a term's source: whole words, in the same case."""
+    text, source = (unicodedata.normalize("NFC", each) for each in (text, source.strip()))
+    words = _words(text) if source in text else []
+    begins, ends = {word.begin for word in words if word.may_begin}, {word.end for word in words}
+    found = re.finditer(re.escape(source), text)
+    return any(match.start() in begins and match.end() in ends for match in found)
+
+
 def _longest(trie: _Trie, words: Sequence[str], begin: int) -> tuple[int, Term | None]:
     end, entry = begin, None
     for place in range(begin, len(words)):

@@ -9,7 +9,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, TokenIds, missing_terms
 from seqserve_server.front.generate.records import STRING_BYTES, Asked, Feature, Part
-from seqserve_server.text.glossary import fault_of
+from seqserve_server.text.glossary import fault_of, has_words
 from seqserve_server.text.tokenizer import Tokenizer
 
 Term = generation_pb2.Term
@@ -54,18 +54,18 @@ class _Terms(Feature):
         self._ends = asked.ends
 
     def read(self, part: Part) -> Part:
-        decoding, text = self._decoding, part.rest
-        # As the model reads it, without soft hyphens.
-        spelled = self._tokenizer.spelled(text).text
+        decoding = self._decoding
+        # The second as the model reads it, without soft hyphens.
+        texts = part.rest, self._tokenizer.spelled(part.rest).text
         pairs = zip(self._own, decoding.terms, strict=True)
-        found = [pair for pair in pairs if pair[0].source in text or pair[0].source in spelled]
+        found = [pair for pair in pairs if any(has_words(text, pair[0].source) for text in texts)]
         needed = self._needed([target for _, target in found])
         if needed > decoding.max_decoding_length:
             raise _wrong(
                 f"of the source do not fit: their targets and the prefix have {needed} tokens, and"
                 f" max_decoding_length is {decoding.max_decoding_length}"
             )
-        left_out = self._add_glossary(found, spelled)
+        left_out = self._add_glossary(found, texts[1])
         decoding = replace(decoding, terms=tuple(target for _, target in found))
         if decoding.terms and decoding.beam_size == 1:
             decoding = replace(decoding, beam_size=min(_BEAM_SIZE, self._max_rows))

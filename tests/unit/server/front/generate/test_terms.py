@@ -128,6 +128,26 @@ def test_only_terms_in_the_source_apply() -> None:
     assert for_source(all_options, terms, "ca\u00adke")[1] == [CAKE], "as it is read"
 
 
+@pytest.mark.parametrize(
+    ("source", "text", "applies"),
+    [
+        ("art", "The party had art.", True),
+        ("art", "The party in Stuttgart is smart.", False),
+        ("computer", "two computers", False),
+        ("tea", "tea-time", True),
+        (" tea ", "some tea", True),
+        ("C++", "in C++.", True),
+        ("e\u0301t\u00e9", "un \u00e9te\u0301 chaud", True),
+        ("茶", "緑茶を飲む", True),
+        ("책", "책을 읽다", True),
+        ("책", "공책을 사다", False),
+    ],
+)
+def test_a_term_is_whole_words(source: str, text: str, applies: bool) -> None:
+    own = [Term(source=source, target="t")]
+    assert bool(for_source(options(own), own, text)[1]) == applies
+
+
 def test_the_engine_gets_the_terms_of_the_source() -> None:
     terms = [TEA, CAKE]
     all_options = options(terms)
