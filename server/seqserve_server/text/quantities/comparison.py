@@ -94,9 +94,9 @@ def _is_negative(quantity: Quantity, text: str) -> bool:
 
 
 # Not between two numbers.
-_MINUS = re.compile(r"(?:\A|[^\w\s)%°.,/-]|(?<![\d)%°])\s)[-−]\Z|\bminus \Z")
+_MINUS = re.compile(r"(?:\A|[^\w\s)%°.,/-]|(?<![\d)%°])\s)[-−][€$£¥]?\Z|\bminus \Z")
 _BELOW = re.compile(
-    r"[-−–] ?\d|minus|below|under|negativ|zero|unter|null"
+    r"[-−–][ €$£¥]?\d|minus|below|under|negativ|zero|unter|null"
     r"|moins|sous|meno|sotto|bajo|abaixo|onder|poniżej"
 )
 
