@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 from typing import Any, NamedTuple
 
 from seqserve_server.text.quantities.reading import Quantity, Reading
@@ -113,7 +113,8 @@ def _swapped(
     """Finds quantities that have changed places.
 
     Two of one kind come in the order of the source, between languages whose order is alike, unless
-    one keeps the initial of the word after it: 3 km in 36 minutes, in 36 Minuten 3 km.
+    one keeps the initial of the word after it, or both their units: 3 km in 36 minutes, in 36
+    Minuten 3 km.
     """
     found: dict[Quantity, Quantity] = {}
     for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):
@@ -124,6 +125,9 @@ def _swapped(
                 words = [(_initial(source, one), _initial(target, its))]
                 words += [(_initial(source, other), _initial(target, others))]
                 is_swapped = not any(own == its_own != "" for own, its_own in words)
+                units = [_counted(each, source.lower()) for each in (one, other)]
+                kept = [_counted(each, target.lower()) for each in (its, others)]
+                is_swapped &= units[0] == units[1] or units != kept
         else:
             # "6 euros instead of 9" is "6 instead of 9 euros".
             is_swapped = kinds == written[::-1] and ("" not in kinds or its.begin > others.begin)
@@ -186,7 +190,9 @@ def _are_together(side: Side) -> bool:
 
 
 # Text within a phone number, or within 1 m 55.
-_WITHIN = re.compile(r"\W{0,3}(?:(?:m|m[eèé]t\w{2,3}|euros?|dollars?|uhr)\W{0,3})?", re.IGNORECASE)
+_WITHIN = re.compile(
+    r"(?!, )\W{0,3}(?:(?:m|m[eèé]t\w{2,3}|euros?|dollars?|uhr)\W{0,3})?", re.IGNORECASE
+)
 
 
 def _pair_times(read: Side, written: Side) -> None:
@@ -203,19 +209,21 @@ def _pair_times(read: Side, written: Side) -> None:
 
 
 def _pair_parts(side: Side, other: Side) -> None:
-    """Takes numbers that are a date to the other text: 12.04."""
+    """Takes numbers that are a date, or parts of a version, to the other text: 12.04."""
     for each in side.left[:]:
         text = side.text[each.begin : each.end]
         parts = re.findall(r"\d+", text)
         if len(parts) < 2 or "," in text or not all(map(str.isdecimal, parts)):
             continue
-        found = []
+        found: list[Quantity] = []
         for part in map(Decimal, parts):
             fitting = (
                 one for one in other.left if {part, f"m{part}"} & one.readings and one not in found
             )
-            found.append(next(fitting, None))
-        if None not in found:
+            found += islice(fitting, 1)
+        gaps = {other.text[one.end : following.begin] for one, following in pairwise(found)}
+        is_date = gaps <= {*"./-"} or any(one.kind in ("day", "month") for one in found)
+        if is_date and len(found) == len(parts):
             side.left.remove(each)
             other.left = [one for one in other.left if one not in found]
 
