@@ -103,12 +103,8 @@ async def _detect(call: Call) -> Response:
 
 async def _languages(call: Call) -> Response:
     _fields(call)
-    return JSONResponse(
-        [
-            {"code": source, "name": name_of(source), "targets": targets}
-            for source, targets in (await call.recent(targets_of)).items()
-        ]
-    )
+    known = (await call.recent(targets_of)).items()
+    return JSONResponse([{**_named(source), "targets": targets} for source, targets in known])
 
 
 async def _settings(call: Call) -> Response:
@@ -121,10 +117,7 @@ async def _settings(call: Call) -> Response:
             "charLimit": -1,
             "frontendTimeout": 500,
             "keyRequired": False,
-            "language": {
-                "source": {"code": source, "name": name_of(source)},
-                "target": {"code": targets[0], "name": name_of(targets[0])},
-            },
+            "language": {"source": _named(source), "target": _named(targets[0])},
             "suggestions": False,
             "supportedFilesFormat": list(SUFFIXES),
         }
@@ -137,6 +130,10 @@ def _fields(call: Call) -> Fields:
     if key := fields.text("api_key", "") or fields.text("token", ""):
         call.token = key
     return fields
+
+
+def _named(code: str) -> dict[str, str]:
+    return {"code": code, "name": name_of(code)}
 
 
 def _detected(detected: DetectedLanguage) -> dict[str, Any]:

@@ -131,11 +131,7 @@ def parse(
         parser.error(_unknown(unknown, declared))
     environ = os.environ if environ is None else environ
     parsed = vars(namespace)
-    off = tuple(f"{name}_" for name, given in parsed.items() if given is False)
-    values = {
-        each.name: each.value(parsed, {} if each.name.startswith(off) else environ)
-        for each in declared
-    }
+    values = {each.name: each.value(parsed, environ) for each in declared}
     try:
         return options(**{name: value for name, value in values.items() if value is not MISSING})
     except OptionError as error:
@@ -252,7 +248,9 @@ class _Option:
             return converted(words, self._kind, source, self._declared)
         if self.positional:
             return MISSING
-        if self.variable and (text := environ.get(self.variable)):
+        off = tuple(f"{name}_" for name, given in parsed.items() if given is False)
+        is_free = self.variable and not self.name.startswith(off)
+        if is_free and (text := environ.get(self.variable)):
             words = shell_words(text, self.variable) if self._is_many else text
             return converted(words, self._kind, self.variable, self._declared)
         if self.is_required:

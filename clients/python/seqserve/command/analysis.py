@@ -47,16 +47,10 @@ def score(argv: list[str]) -> int:
 
 def _score_table(result: ScoreResult) -> list[str]:
     tokens = zip(result.tokens, result.token_ids, result.token_scores, strict=True)
-    rows = [
-        _SCORE_HEADINGS,
-        *(
-            (token, str(id_), f"{score:.4f}", f"{math.exp(score):.4f}")
-            for token, id_, score in tokens
-        ),
-        ("SUM", "", f"{result.score:.4f}", ""),
-        ("MEAN", "", f"{result.normalized_score:.4f}", ""),
-    ]
-    return aligned(rows, right=(1, 2, 3))
+    rows = [(token, str(id_), f"{own:.4f}", f"{math.exp(own):.4f}") for token, id_, own in tokens]
+    rows.append(("SUM", "", f"{result.score:.4f}", ""))
+    rows.append(("MEAN", "", f"{result.normalized_score:.4f}", ""))
+    return aligned([_SCORE_HEADINGS, *rows], right=(1, 2, 3))
 
 
 _TOKENIZE_HEADINGS = ("TOKEN", "ID", "FROM", "TO", "TEXT")
@@ -95,14 +89,11 @@ def tokenize(argv: list[str]) -> int:
 def _token_table(result: TokenizeResult, text: str) -> list[str]:
     tokens = zip(result.tokens, result.token_ids, result.begins, result.ends, strict=True)
     rows = [
-        _TOKENIZE_HEADINGS,
-        *(
-            (token, str(id_), str(begin), str(end), repr(text[begin:end])[1:-1])
-            for token, id_, begin, end in tokens
-        ),
-        ("COUNT", f"{result.length} of {result.max_length}", "", "", ""),
+        (token, str(id_), str(begin), str(end), repr(text[begin:end])[1:-1])
+        for token, id_, begin, end in tokens
     ]
-    return aligned(rows, right=(1, 2, 3))
+    count = ("COUNT", f"{result.length} of {result.max_length}", "", "", "")
+    return aligned([_TOKENIZE_HEADINGS, *rows, count], right=(1, 2, 3))
 
 
 _ATTENTION_ABOUT = """\

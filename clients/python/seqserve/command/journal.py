@@ -173,11 +173,9 @@ def _options_in(line: bytes) -> dict[str, Any] | None:
 
 
 def _entry_in(line: bytes) -> list[Any] | None:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return entry if isinstance(entry, list) else None
+    with suppress(ValueError, RecursionError):
+        return entry if isinstance(entry := json.loads(line), list) else None
+    return None
 
 
 def _opened_alone(path: Path) -> io.FileIO:

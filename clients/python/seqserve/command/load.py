@@ -84,11 +84,8 @@ def main(argv: list[str]) -> int:
 def _find_rate(options: LoadOptions, load: Load, caller: Caller) -> int:
     limit_ms = options.p99 or 0.0
     search = find_rate(options, load, caller)
-    report = [
-        f"One at a time: p99 {search.unloaded_ms:,.1f} ms.",
-        *probes_of(search.probes, limit_ms),
-    ]
-    report += ["", *lines_of(search.result)]
+    report = [f"One at a time: p99 {search.unloaded_ms:,.1f} ms."]
+    report += [*probes_of(search.probes, limit_ms), "", *lines_of(search.result)]
     report += [f"Warning: {warning}." for warning in search.warnings]
     _write(options, search.result, search.answers, report, search.probes)
     return 0 if search.best else 1
@@ -145,8 +142,7 @@ def check_server(options: LoadOptions, load: Load) -> None:
 def send_load(options: LoadOptions, load: Load, caller: Caller) -> Sent:
     """Sends a load and shows its progress."""
     is_shown = is_terminal(sys.stderr)
-    progress = Progress(sys.stderr, "requests", is_shown=is_shown, total=load.total)
-    with closing(progress):
+    with closing(Progress(sys.stderr, "requests", is_shown=is_shown, total=load.total)) as progress:
         sent = send(load, caller, options.processes, progress.advance)
     if not sent.answers:
         raise errors.OptionError("--duration: no request came within it")

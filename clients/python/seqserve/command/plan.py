@@ -98,10 +98,8 @@ def _rows(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
     yield "a rolling update", f"{SURGE} more at a time, which needs room"
     yield "if one fails", _without_one(plan)
     if replica.cores is not None:
-        yield (
-            "cores",
-            f"{replica.cores} each, a worker on each; {replica.cores * replicas:,} in all",
-        )
+        total = replica.cores * replicas
+        yield "cores", f"{replica.cores} each, a worker on each; {total:,} in all"
     if replica.slots is not None:
         yield "slots", f"{replica.slots:,} each"
     yield (

@@ -127,7 +127,7 @@ class AnswerWriter(Writer):
         raise NotImplementedError
 
     def _of_failure(self, error: CallError) -> str:
-        raise NotImplementedError
+        return self._of_result(None)
 
     def _report_result(self, number: int, result: Result | None) -> None:
         if not self.verbose or result is None:
@@ -168,9 +168,6 @@ class TextWriter(AnswerWriter):
 
     def _of_piece(self, piece: Piece) -> str:
         return self._shown(piece.text) + ("" if piece.result is None else self.line_end)
-
-    def _of_failure(self, error: CallError) -> str:
-        return self._lines([])
 
     def _report_result(self, number: int, result: Result | None) -> None:
         super()._report_result(number, result)
