@@ -129,10 +129,8 @@ async def _languages(call: Call) -> Response:
 async def _usage(call: Call) -> Response:
     _fields(call)
     # The period with a quota; the month if neither or both have one.
-    periods = sorted(
-        await call.client.usage(timeout_s=call.left_s),
-        key=lambda each: (each.max_characters > 0, each.period == "month"),
-    )
+    usages = await call.client.usage(timeout_s=call.left_s)
+    periods = sorted(usages, key=lambda each: (each.max_characters > 0, each.period == "month"))
     count, limit = (periods[-1].characters, periods[-1].max_characters) if periods else (0, 0)
     return JSONResponse({"character_count": count, "character_limit": limit or _NO_LIMIT})
 

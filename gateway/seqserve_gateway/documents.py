@@ -65,9 +65,8 @@ class Documents:
 
     def add(self, file: File) -> str:
         """Stores a translated file, if there is room for it; returns its id, which is a secret."""
-        return self._added(
-            secrets.token_urlsafe(16), name=file.name, content=file.content, state="done"
-        )
+        id_ = secrets.token_urlsafe(16)
+        return self._added(id_, name=file.name, content=file.content, state="done")
 
     def get(self, id_: str) -> File:
         """Returns a file whose id is enough to read it."""
@@ -146,9 +145,8 @@ class Documents:
     def _rate(self) -> float | None:
         # Bytes a second of what has been translated lately.
         rate: float | None
-        [(rate,)] = self._rows.execute(
-            "SELECT SUM(size) / SUM(took_s) FROM document WHERE took_s > 0"
-        )
+        lately = "SELECT SUM(size) / SUM(took_s) FROM document WHERE took_s > 0"
+        [(rate,)] = self._rows.execute(lately)
         return rate
 
     def _row(self, id_: str, columns: str, key: str = "") -> sqlite3.Row:
@@ -161,10 +159,8 @@ class Documents:
 
     def _added(self, id_: str, **values: Any) -> str:
         values = {"id": id_, "key": "", "until_s": self._clock()} | values
-        places = ", ".join("?" * len(values))
-        self._execute(
-            f"INSERT INTO document ({', '.join(values)}) VALUES ({places})", [*values.values()]
-        )
+        names, places = ", ".join(values), ", ".join("?" * len(values))
+        self._execute(f"INSERT INTO document ({names}) VALUES ({places})", [*values.values()])
         self._shrink()
         return id_
 

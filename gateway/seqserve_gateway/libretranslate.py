@@ -45,10 +45,8 @@ async def _translate(call: Call) -> Response:
         answer["alternatives"] = [list(result.alternatives) for result in results]
     if source == AUTO:
         answer["detectedLanguage"] = [_detected(result.source) for result in results]
-    headers = warning_header(results)
-    if fields.has_list("q"):
-        return JSONResponse(answer, headers=headers)
-    return JSONResponse({name: values[0] for name, values in answer.items()}, headers=headers)
+    shown = answer if fields.has_list("q") else {name: own[0] for name, own in answer.items()}
+    return JSONResponse(shown, headers=warning_header(results))
 
 
 async def _translate_one(call: Call, fields: Fields) -> Response:

@@ -249,8 +249,7 @@ class _Option:
         if self.positional:
             return MISSING
         off = tuple(f"{name}_" for name, given in parsed.items() if given is False)
-        is_free = self.variable and not self.name.startswith(off)
-        if is_free and (text := environ.get(self.variable)):
+        if self.variable and not self.name.startswith(off) and (text := environ.get(self.variable)):
             words = shell_words(text, self.variable) if self._is_many else text
             return converted(words, self._kind, self.variable, self._declared)
         if self.is_required:

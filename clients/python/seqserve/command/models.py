@@ -208,7 +208,6 @@ def _weight_of(item: tuple[str, str]) -> tuple[int, int]:
     try:
         version, weight = map(int, item)
     except ValueError:
-        raise OptionError(
-            f"weights: {'='.join(item)!r} is not VERSION=WEIGHT, two whole numbers"
-        ) from None
+        reason = "is not VERSION=WEIGHT, two whole numbers"
+        raise OptionError(f"weights: {'='.join(item)!r} {reason}") from None
     return version, weight

@@ -140,11 +140,10 @@ def _assumed(plan: CapacityPlan, result: Result, *, is_here: bool) -> Iterator[s
     come = "at random (a Poisson process)" if shape == 1 else f"as with --burstiness {shape:g}"
     yield f"requests that come {come}, at one rate: use the rate of the busiest minute"
     yield "calls spread evenly over the servers, as the client and Envoy spread them"
-    source = (
-        "as the chart assumes" if replica.version_bytes is None else "measured, with room for peaks"
-    )
-    many = "as the chart assumes" if replica.versions is None else "the loaded ones and one more"
-    yield f"{plan.versions} versions ({many}) of {plan.version_mi} MiB ({source})"
+    assumed = "as the chart assumes"
+    size = assumed if replica.version_bytes is None else "measured, with room for peaks"
+    many = assumed if replica.versions is None else "the loaded ones and one more"
+    yield f"{plan.versions} versions ({many}) of {plan.version_mi} MiB ({size})"
 
 
 _TIMEOUT_S = 10.0
@@ -170,9 +169,8 @@ def _reported(options: PlanOptions) -> _Capacity:
     assert options.report is not None
     result = dict(result_in(options.report, "--report"))
     if not _is_of_a_search(result):
-        raise errors.OptionError(
-            f"--report: {options.report}: is not a result of `seqserve load --find-rate`"
-        )
+        reason = "is not a result of `seqserve load --find-rate`"
+        raise errors.OptionError(f"--report: {options.report}: {reason}")
     if options.p99_ms not in (None, result["limit_p99_ms"]):
         raise errors.OptionError(
             f"--p99-ms: the report has a limit of {result['limit_p99_ms']:g} ms; leave it out, or"

@@ -98,9 +98,8 @@ def _reported(command: Callable[[], int]) -> int:
         if isinstance(error, OutputLost):
             _discard_output()
         notes = getattr(error, "__notes__", [])
-        return fail(
-            2 if isinstance(error, OptionError) else 1, str(error), *notes, advice_on(error)
-        )
+        status = 2 if isinstance(error, OptionError) else 1
+        return fail(status, str(error), *notes, advice_on(error))
 
 
 # ---- interrupts

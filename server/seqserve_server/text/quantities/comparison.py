@@ -71,8 +71,6 @@ def _in_other_units(
     digits = re.findall(r"\d+", f"{source} {target}")
     for one, other in sorted(pairs)[:_MOST_COMPARED]:
         own, others = _counted(one, source), _counted(other, target)
-        # Of two equal numbers nothing tells which is which.
-        equal = digits.count(one.digits)
         is_other = bool(own and others) and own.isdisjoint(others)
         sign = are_known and _SIGN.search(source, max(0, one.begin - 4))
         if sign and sign.start() <= one.end + 1:
@@ -80,7 +78,8 @@ def _in_other_units(
         is_signed = _is_negative(one, source)
         if is_signed != _is_negative(other, target):
             is_other |= not _BELOW.search(target if is_signed else source)
-        if is_other and equal <= 2:
+        # Of two equal numbers nothing tells which is which.
+        if is_other and digits.count(one.digits) <= 2:
             found.append(Difference(one, other))
     return found
 
@@ -102,9 +101,9 @@ _BELOW = re.compile(
 
 
 def _counted(quantity: Quantity, text: str) -> set[tuple[str, Decimal]]:
-    counted = {(each.kind, each.size) for each in measures(quantity, text)}
     # "5 h" may be an hour of the day.
-    return counted | ({(quantity.kind, Decimal(0))} & {("time", 0)})
+    hours = [("time", Decimal(0))] * (quantity.kind == "time")
+    return {*hours, *((each.kind, each.size) for each in measures(quantity, text))}
 
 
 def _swapped(
@@ -113,8 +112,7 @@ def _swapped(
     """Finds quantities that have changed places.
 
     Two of one kind come in the order of the source, between languages whose order is alike, unless
-    one keeps the initial of the word after it, or both their units: 3 km in 36 minutes, in 36
-    Minuten 3 km.
+    one keeps the initial of the word after it, or both keep their units: in 36 Minuten 3 km.
     """
     found: dict[Quantity, Quantity] = {}
     for (one, its), (other, others) in combinations(sorted(pairs)[:_MOST_COMPARED], 2):
@@ -249,9 +247,8 @@ def _is_equal(measured: Sequence[Measure], others: Iterable[Measure]) -> bool:
 
 
 def _measures_in_words(own: Sequence[Measure], other: Side, text: str) -> Iterator[Measure]:
-    numbers = {each for each in other.words if isinstance(each, Decimal)}
-    if "a" in other.words:
-        numbers.add(Decimal(1))
+    words = (Decimal(1) if each == "a" else each for each in other.words)
+    numbers = {each for each in words if isinstance(each, Decimal)}
     for kind in {each.kind for each in own}:
-        for size in sizes_in(text, kind):
-            yield from (Measure(kind, size, number) for number in numbers)
+        sizes = sizes_in(text, kind)
+        yield from (Measure(kind, size, number) for size in sizes for number in numbers)

@@ -145,8 +145,6 @@ _CLOSE = Decimal("0.06")
 _CLOSE_DEGREES = Decimal(2)
 # A scale, or what tells more of the unit: million miles, US gallons.
 _WORD = re.compile(r"[ -]?[^\W\d_]{1,12}(?=[ -])")
-
-
 _CURRENCY = re.compile(r"(?:[€$£¥]|\b(?:eur|usd|gbp|jpy|chf|pln)) ?\Z")
 
 
@@ -194,10 +192,11 @@ def measures(quantity: Quantity, text: str) -> Iterator[Measure]:
     """Yields what a quantity of a text, in small letters, may be with the unit at it."""
     word = _WORD.match(text, quantity.end)
     before = _CURRENCY.search(text, max(0, quantity.begin - 4), quantity.begin)
-    places = [quantity.end, *([word.end()] if word else []), *([before.start()] if before else [])]
+    places = [quantity.end, word and word.end(), before and before.start()]
     numbers = [each for each in quantity.readings if isinstance(each, Decimal)]
     for kind, pattern, sizes in _units():
-        found = next((match for place in places if (match := pattern.match(text, place))), None)
+        matches = (pattern.match(text, place) for place in places if place is not None)
+        found = next(filter(None, matches), None)
         if found:
             size = Decimal(sizes[(found.lastindex or 1) - 1])
             yield from (Measure(kind, size, number) for number in numbers)
