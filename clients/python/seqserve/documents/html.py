@@ -10,13 +10,7 @@ from itertools import groupby, pairwise
 from turbohtml import Element, Namespace, Node, Token, TokenType, parse_fragment, tokenize
 from turbohtml import parse as parse_document
 
-from seqserve.documents.attributes import (
-    TEMPLATE,
-    UNKNOWN,
-    Languages,
-    read_tag,
-    without_templates,
-)
+from seqserve.documents.attributes import TEMPLATE, UNKNOWN, Languages, read_tag, without_templates
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax

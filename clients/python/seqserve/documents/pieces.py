@@ -15,6 +15,8 @@ FIELD = "field"
 """Name of an element whose text a program regenerates."""
 # Elements and runs that raise their text.
 _IS_RAISED = re.compile(r"sup\Z|run .*?(?:superscript|\sbaseline=[\"'][1-9])", re.S)
+# Instructions of fields of Word whose text is data.
+_OF_DATA = re.compile(r"[>\"'\s](?:MERGEFIELD|DOCPROPERTY|DOCVARIABLE|AUTHOR|FILENAME)\s", re.I)
 # Deeper elements divide the text; they do not occur in practice.
 _MAX_DEPTH = 32
 
@@ -121,9 +123,12 @@ def _around(piece: Piece, children: Sequence[Element], closing: Piece) -> Elemen
     element.has_text = any(child.has_text for child in children)
     element.has_words = any(child.has_words for child in children)
     element.has_placeholder = any(child.has_placeholder for child in children)
-    if piece.name == FIELD and element.has_text and not element.has_words:
-        # A field without a letter, such as a page number.
-        element.has_text, element.has_placeholder = False, True
+    if piece.name == FIELD and element.has_text:
+        own = [piece, *(p for each in children if each.piece.name != FIELD for p in each.pieces())]
+        is_data = any(_OF_DATA.search(each.raw) for each in own if each.kind is not Kind.TEXT)
+        if is_data or not element.has_words:
+            # A field of data, or without a letter, such as a page number.
+            element.has_text, element.has_placeholder = False, True
     is_number = element.has_text and not (element.has_words or element.has_placeholder)
     if is_number and _IS_RAISED.match(piece.name) and not any(p.parts for p in element.pieces()):
         # A note or an exponent, which a model would read as a part of the word before it.

@@ -244,9 +244,7 @@ class _Reader:
                 if piece:
                     self.pieces.append(piece._replace(written=f"{opening}{node.raw}{closing}"))
                 elif node.has_block:
-                    self._add(Kind.BREAK, node.opening)
-                    self.read(node, False)
-                    self._add(Kind.BREAK, node.closing)
+                    self._add_part(node, Role.NOTE, False)
                 elif node.has_text:
                     inner, before, after = self._unwrapped(node)
                     self._add(Kind.OPENING, before, node.name, f"{opening}{before}")

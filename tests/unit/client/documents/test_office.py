@@ -102,6 +102,7 @@ FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
 PAGE = (
     f"{FIELD.format('begin')}<w:r><w:instrText>PAGE</w:instrText></w:r>{FIELD.format('separate')}"
 )
+MERGE = PAGE.replace("PAGE", " MERGEFIELD Name ")
 HYPHEN = "\N{NON-BREAKING HYPHEN}"
 ITALIC = "<w:rPr><w:i/></w:rPr>"
 
@@ -174,6 +175,24 @@ ITALIC = "<w:rPr><w:i/></w:rPr>"
             f"<w:fldSimple w:instr='PAGE'>{run('3')}</w:fldSimple>{run(' of it')}",
             ["3 of it"],
             f"<w:fldSimple w:instr='PAGE'>{run('3')}</w:fldSimple>{run(' OF IT')}",
+        ),
+        # One of data is kept, such as that of a form letter, but not what is around it.
+        (
+            f"{run('Dear ')}{MERGE}{run('«Name»')}{FIELD.format('end')}{run(', it rains')}",
+            ["Dear «Name», it rains"],
+            f"{run('DEAR ')}{MERGE}{run('«Name»')}{FIELD.format('end')}{run(', IT RAINS')}",
+        ),
+        (
+            f"{run('a ')}<w:fldSimple w:instr='mergefield x'>{run('«x»')}</w:fldSimple>",
+            ["a «x»"],
+            f"{run('A ')}<w:fldSimple w:instr='mergefield x'>{run('«x»')}</w:fldSimple>",
+        ),
+        (
+            f"{run('a ')}{PAGE}{run('b ')}{MERGE}{run('c')}{FIELD.format('end')}{run(' d')}"
+            f"{FIELD.format('end')}{run(' e')}",
+            ["a b c d e"],
+            f"{run('A ')}{PAGE}{run('B ')}{MERGE}{run('c')}{FIELD.format('end')}{run(' D')}"
+            f"{FIELD.format('end')}{run(' E')}",
         ),
         # One that goes on in another paragraph divides.
         (
@@ -299,6 +318,11 @@ def test_paragraphs(text: str, expected: str) -> None:
     ("text", "texts", "expected"),
     [
         ("Name:<text:tab/>Tom", ["Name:", "Tom"], "NAME:<text:tab/>TOM"),
+        (
+            "Dear <text:database-display>Ann</text:database-display>",
+            ["Dear Ann"],
+            "DEAR <text:database-display>Ann</text:database-display>",
+        ),
         (
             "Hello.<text:s/>World<text:s text:c='3'/>now, a <text:s/>b",
             ["Hello. World now, a b"],
