@@ -53,8 +53,7 @@ async def check_target(call: Call, source: str, target: str) -> None:
     """Refuses an unknown target language, as the server does when it gets a text."""
     known = await call.recent(targets_of)
     codes = {*known, *chain(*known.values())}
-    same = codes | {source} - {AUTO}
-    if known and not any(folded(code).may_be(folded(target)) for code in same):
+    if known and not any(folded(code).may_be(folded(target)) for code in codes | {source} - {AUTO}):
         models = f"the models know {', '.join(sorted(codes))}"
         raise refusal(FIELDS[1], f"no model writes {target!r:.80}; {models}")
 

@@ -67,14 +67,16 @@ def _in_other_units(
     pairs: Sequence[tuple[Quantity, Quantity]], source: str, target: str, are_known: bool
 ) -> list[Difference]:
     """Finds equal numbers that count something else, or lack a sign: 5 €, 5 $; 80 %, 80; -5, 5."""
-    found = []
-    digits = re.findall(r"\d+", f"{source} {target}")
+    found, digits = [], re.findall(r"\d+", f"{source} {target}")
     for one, other in sorted(pairs)[:_MOST_COMPARED]:
         own, others = _counted(one, source), _counted(other, target)
         is_other = bool(own and others) and own.isdisjoint(others)
         sign = are_known and _SIGN.search(source, max(0, one.begin - 4))
         if sign and sign.start() <= one.end + 1:
             is_other |= not sizes_in(target, "share" if sign[0] == "%" else "money")
+        if one.kind in ("day", "month", "year"):
+            around = f"{target[: other.begin][-2:]}#{target[other.end :][:4]}"
+            is_other |= bool(_PRICE.search(around))
         is_signed = _is_negative(one, source)
         if is_signed != _is_negative(other, target):
             is_other |= not _BELOW.search(target if is_signed else source)
@@ -85,6 +87,7 @@ def _in_other_units(
 
 
 # A translation has it too, or a word for it.
+_PRICE = re.compile(r"[€$£¥] ?#|# ?[€$£¥](?! ?\d)")
 _SIGN = re.compile(r"[%€$£¥]|\b(?:eur|usd|gbp|jpy|chf|pln)\b")
 
 
