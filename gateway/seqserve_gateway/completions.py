@@ -119,7 +119,7 @@ async def _events(
                 choices = [_choice(piece.text)] if piece.text else []
                 if piece.result is not None:
                     done.append(completed(piece.result))
-                    best, *others = done[-1].pop("choices")
+                    head["model"], (best, *others) = done[-1]["model"], done[-1].pop("choices")
                     choices = [{**best, "text": ""}, *others]
                 for index, choice in enumerate(choices, first):
                     yield _event({**head, "choices": [{**choice, "index": index}]})

@@ -121,6 +121,7 @@ async def test_stream_has_a_chunk_for_each_part_and_the_usage_last(client: Async
     assert choices[3]["logprobs"]["tokens"] == ["A", "B"]
     assert {chunk["usage"] for chunk in chunks} == {None} and last["choices"] == []
     assert last["usage"] == {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
+    assert last["model"] == "capitals", "it is known once one has answered"
 
 
 async def test_stream_that_fails_later_ends_with_an_error(client: AsyncClient) -> None:
