@@ -22,6 +22,7 @@ _EMOJI = (
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299]"
 )
 _EMOJI_PART = "[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
+_MILLIONS = r"[1-9]\d{0,2}(?:\.\d{3}){2}(?:(?:\.\d{3})*\.000)?(?!\.?\w)"
 _NOT_PLACEHOLDERS = "|".join(
     [
         r"<<[\w.:#/-]{1,100}>>|</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,500})?/?>",
@@ -32,8 +33,8 @@ _NOT_PLACEHOLDERS = "|".join(
         r"(?<![\w/.~])(?:~|\.{1,2})?(?:/[\w.@+-]+){2,}/?|(?<!\w)(?:~|\.{1,2})/[\w.@+/-]*\w",
         r"(?<!\w)[A-Za-z]:\\[\w.\\-]*\w",
         rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})(?![\w-]|\.\w)",
-        # Versions: 1.2.3, v2.0, 0.85.x, 3.1.0-rc1. Two numbers alone may be a decimal fraction.
-        r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,}|\d+(?:\.\d+)*\.x)(?:[-+][A-Za-z][\w.]*\w|[-+]\d+)?(?![\w])",
+        # Versions: 1.2.3, v2.0, 0.85.x, 3.1.0-rc1; not 1.250.000, and 2.5 may be a decimal.
+        rf"(?<![\w.])(?!{_MILLIONS})(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){{2,}}|\d+(?:\.\d+)*\.x)(?:[-+][A-Za-z][\w.]*\w|[-+]\d+)?(?![\w])",
         # A time as programs write it, a UUID, units.
         r"(?<!\w)\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?(?!\w)",
         r"(?<!\w)[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}(?!\w)",
@@ -98,6 +99,4 @@ def occurrences(kept: str, text: str) -> Iterator[Span]:
 
 
 def _is_in_word(text: str, place: int) -> bool:
-    return _WORD.match(text[place - 1 : place]) is not None and (
-        _WORD.match(text[place : place + 1]) is not None
-    )
+    return bool(_WORD.match(text[place - 1 : place]) and _WORD.match(text[place : place + 1]))

@@ -42,7 +42,7 @@ def spans(text: str, *keep: str, keep_placeholders: bool = True) -> Sequence[Spa
             "shop.example.com/a",
             "a.b+c@d.example",
         ),
-        *("1.2.3", "v2.0", "0.85.x", "3.1.0-rc1", "192.168.0.1"),
+        *("1.2.3", "v2.0", "0.85.x", "3.1.0-rc1", "192.168.0.1", "192.168.100.200"),
         *(
             "/usr/local/bin",
             "~/notes/a.md",
@@ -67,6 +67,7 @@ def test_placeholders(placeholder: str) -> None:
     [
         "It costs $5.99, or 3.50 a day: 10% less.",
         "At 3:30 p.m. he weighed 1,250.75 kg and/or more...",
+        "1.250.000 Leute zahlten 12.345.678,90 € oder 2.000.000.000 Won, also 3.000.000.",
         "Dr. Smith (M.D.) isn't here; e.g. on 1/2 days.",
         "He said: no.Then he left. Rock'n'roll, #1, C & A!",
         "“Why?” – << he >> asked [twice] at -5 °C.",
