@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -101,8 +101,7 @@ async def _handle(call: Call) -> tuple[str, str]:
 
 
 def _documents(call: Call) -> Documents:
-    documents: Documents = call.request.app.state.documents
-    return documents
+    return cast(Documents, call.request.app.state.documents)
 
 
 async def _languages(call: Call) -> Response:

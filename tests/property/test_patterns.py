@@ -47,6 +47,7 @@ LOCAL_VALUES: dict[str, Any] = {
     "first": "a",
     "last": "\x7f",
     "rest": ("b", "c"),
+    "phrase": "ab c",
     "pattern": "a|b",
     "token": "ab",
     "symbols": "ab",

@@ -13,6 +13,8 @@ ADDRESS = (
 """Addresses of pages and of mail, as a pattern."""
 # Sources: printf of C (ISO 9899, 7.21.6.1), with the positions of POSIX and the names of Python;
 # str.format; i18next; ICU; Qt; Ruby; Symfony; Chrome's messages.json; references of HTML.
+_SIZE = r"(?:\d++|\*)?(?:\.(?:\d++|\*))?(?:hh|ll|[hljztLq])?"
+_PRINTF = rf"(?:\d+\$|\([^()\s]+\))?[-+0#']*+{_SIZE}[@A-Za-z]"
 PLACEHOLDER = "|".join(
     [
         ADDRESS,
@@ -22,12 +24,12 @@ PLACEHOLDER = "|".join(
         r"\$\w+\$",
         r"%(?:\d+\$)?#@\w+@",
         r"%[A-Za-z_][\w.]{2,}%(?![\w%])",
-        r"%(?:\d+\$|\([^()\s]+\))?[-+0#']*+(?:\d++|\*)?(?:\.(?:\d++|\*))?(?:hh|ll|[hljztLq])?[@A-Za-z]",
+        rf"(?<!\d)%{_PRINTF}|%{_PRINTF}(?![A-Za-z])",
         r"%L?\d{1,2}|%%",
         r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w+);",
     ]
 )
-"""Placeholders of programs and addresses, as a pattern without groups."""
+"""Placeholders of programs and addresses, as a pattern without groups; 100%ige has none."""
 
 
 def has_words(text: str) -> bool:

@@ -177,12 +177,12 @@ def fault_of(term: Term) -> str:
     return ""
 
 
-def has_words(text: str, source: str) -> bool:
-    """Returns whether a text has a term's source: whole words, in the same case."""
-    text, source = (unicodedata.normalize("NFC", each) for each in (text, source.strip()))
-    words = _words(text) if source in text else []
+def has_words(text: str, phrase: str) -> bool:
+    """Returns whether a text has the source of a term: whole words, in the same case."""
+    text, phrase = (unicodedata.normalize("NFC", each) for each in (text, phrase.strip()))
+    words = _words(text) if phrase in text else []
     begins, ends = {word.begin for word in words if word.may_begin}, {word.end for word in words}
-    found = re.finditer(re.escape(source), text)
+    found = re.finditer(re.escape(phrase), text)
     return any(match.start() in begins and match.end() in ends for match in found)
 
 

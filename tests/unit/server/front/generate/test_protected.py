@@ -68,6 +68,7 @@ def test_placeholders(placeholder: str) -> None:
         "It costs $5.99, or 3.50 a day: 10% less.",
         "At 3:30 p.m. he weighed 1,250.75 kg and/or more...",
         "1.250.000 Leute zahlten 12.345.678,90 € oder 2.000.000.000 Won, also 3.000.000.",
+        "Am 3.5.2024 und am 12.03.1985. 100%ige Töchter, 70%haltig, 50%-off, 20%off.",
         "Dr. Smith (M.D.) isn't here; e.g. on 1/2 days.",
         "He said: no.Then he left. Rock'n'roll, #1, C & A!",
         "“Why?” – << he >> asked [twice] at -5 °C.",
