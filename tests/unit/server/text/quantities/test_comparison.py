@@ -99,6 +99,7 @@ SAME = {
     ("en", "fr"): [
         ("July 20th, 2019", "le 20 juillet 2019"),
         ("on May 1st", "le 1er mai"),
+        ("£6, ¥7, CHF 9, 5%", "6 livres sterling, 7 yens, 9 francs suisses, 5 pour cent"),
         ("$12,500", "12\u202f500 dollars"),
         ("97 percent", "quatre-vingt-dix-sept pour cent"),
         ("71 cats", "soixante et onze chats"),
@@ -121,6 +122,7 @@ SAME = {
     ],
     ("en", "es"): [
         ("22 cats", "veintidós gatos"),
+        ("$5, £6, ¥7, €8", "5 dólares, 6 libras, 7 yenes, 8 euros"),
         ("35 cats", "treinta y cinco gatos"),
         ("500 people", "quinientas personas"),
         ("July 20, 2019", "20 de julio de 2019"),
@@ -191,6 +193,8 @@ SAME = {
     ],
     ("en", "pl"): [
         ("25 cats", "dwadzieścia pięć kotów"),
+        ("$5, £6, ¥7, PLN 8", "5 dolarów, 6 funtów, 7 jenów, 8 złotych"),
+        ("It grew by 5% to CHF 9.", "Wzrosło o 5 proc. do 9 franków."),
         ("3 March 2020", "3 marca 2020"),
         ("in July 2019", "w lipcu lub lipiec 2019"),
         ("1,250.5", "1 250,5"),
