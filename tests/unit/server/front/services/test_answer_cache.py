@@ -90,12 +90,16 @@ async def test_streams_give_what_is_kept(service: Service, options: dict[str, An
 
 async def test_equal_requests_at_once_are_computed_once(service: Service) -> None:
     service.runtime.may_run.clear()
-    calls = [service.generation.Generate(request(TEXT)) for _ in range(5)]
-    tasks = [asyncio.create_task(awaited(call)) for call in calls]
+    calls = [service.generation.Generate(request(TEXT))]
+    tasks = [asyncio.create_task(awaited(calls[0]))]
     await until(lambda: service.engine.slots_in_use == 1)
+    calls += [service.generation.Generate(request(TEXT)) for _ in range(4)]
+    tasks += [asyncio.create_task(awaited(call)) for call in calls[1:]]
     calls[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
+    # The server must know of it before the engine goes on, or it answers the call.
+    await service.until_value(1, "requests_total", code="CANCELLED")
     service.runtime.may_run.set()
     answers = [without_timings(answer) for answer in await asyncio.gather(*tasks[1:])]
     assert answers == [answers[0]] * 4 and answers[0].hypotheses[0].text == TEXT
