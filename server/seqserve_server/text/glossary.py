@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from operator import eq
 from typing import Any, NamedTuple, TypeAlias
@@ -25,7 +25,7 @@ MAX_CHARACTERS = 256
 """Most characters of the source and of the target of a term, in code points."""
 MAX_ENTRIES = 10_000
 MAX_WORDS = 32
-"""Most words and signs in the source of an entry."""
+"""Most words and signs in the source of a term."""
 
 # Tag and length of an entry on the wire, at most.
 _TAG_BYTES = 4
@@ -39,7 +39,7 @@ _HANGUL = r"\uac00-\ud7a3"
 _LAST_MARK = 0x1FFFF
 
 _Trie: TypeAlias = dict[str, Any]
-"""Entries by their words: the next word leads on, the empty one to the entry that ends there."""
+"""Terms by their words: the next word leads on, the empty one to the term that ends there."""
 
 
 class GlossaryError(ValueError):
@@ -66,13 +66,28 @@ class Glossary:
         self.label, self.entries, self.modified_s = label, entries, modified_s
         self.num_bytes = sum(entry.ByteSize() + _TAG_BYTES for entry in entries)
         """Most bytes of the entries on the wire."""
-        self._exact: _Trie = {}
-        self._folded: _Trie = {}
-        for entry in entries:
-            self._add(entry)
+        self._index = TermIndex(entries)
 
     def terms_in(self, text: str) -> list[Term]:
-        """Lists a text's entries, the longest of overlapping ones; small letters match any case."""
+        """Lists the entries that a text contains, see :meth:`TermIndex.terms_in`."""
+        return self._index.terms_in(text)
+
+
+class TermIndex:
+    """Terms by the words of their sources."""
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        self._exact: _Trie = {}
+        self._folded: _Trie = {}
+        for term in terms:
+            is_small = term.source == term.source.lower()
+            trie = self._folded if is_small else self._exact
+            for word in _words(term.source):
+                trie = trie.setdefault(word.text.casefold() if is_small else word.text, {})
+            trie.setdefault("", term)
+
+    def terms_in(self, text: str) -> list[Term]:
+        """Lists a text's terms, the longest of overlapping ones; small letters match any case."""
         words = _words(text)
         longest_first = sorted(self._matches(words), key=lambda each: (-each.length, each.begin))
         taken = bytearray(len(words))
@@ -80,19 +95,8 @@ class Glossary:
         for match in longest_first:
             if not any(taken[match.begin : match.end]):
                 taken[match.begin : match.end] = b"\1" * (match.end - match.begin)
-                terms.setdefault(id(match.entry), match.entry)
+                terms.setdefault(id(match.term), match.term)
         return list(terms.values())
-
-    def _add(self, entry: Term) -> None:
-        words = [word.text for word in _words(entry.source)]
-        if len(words) > MAX_WORDS:
-            reason = f"has {len(words)} words and signs; at most {MAX_WORDS} are allowed"
-            raise GlossaryError(f"the source {entry.source!r:.80} {reason}")
-        is_small = entry.source == entry.source.lower()
-        trie = self._folded if is_small else self._exact
-        for word in words:
-            trie = trie.setdefault(word.casefold() if is_small else word, {})
-        trie.setdefault("", entry)
 
     def _matches(self, words: Sequence[_Word]) -> Iterator[_Match]:
         exact = [word.text for word in words]
@@ -101,9 +105,9 @@ class Glossary:
             if not word.may_begin:
                 continue
             ends = _longest(self._exact, exact, begin), _longest(self._folded, folded, begin)
-            end, entry = max(ends, key=lambda each: each[0])
-            if entry is not None:
-                yield _Match(begin, end, words[end - 1].end - word.begin, entry)
+            end, term = max(ends, key=lambda each: each[0])
+            if term is not None:
+                yield _Match(begin, end, words[end - 1].end - word.begin, term)
 
 
 class Glossaries:
@@ -154,16 +158,16 @@ class _Word(NamedTuple):
     begin: int
     end: int
     may_begin: bool
-    """Whether an entry may begin with it."""
+    """Whether a term may begin with it."""
 
 
 class _Match(NamedTuple):
-    """An entry in a text; ``begin`` and ``end`` count words, ``length`` characters."""
+    """A term in a text; ``begin`` and ``end`` count words, ``length`` characters."""
 
     begin: int
     end: int
     length: int
-    entry: Term
+    term: Term
 
 
 def fault_of(term: Term) -> str:
@@ -174,27 +178,20 @@ def fault_of(term: Term) -> str:
         if len(text) > MAX_CHARACTERS:
             reason = f"has {len(text)} characters; at most {MAX_CHARACTERS} are allowed"
             return f"{which} {reason}"
+    if (words := len(_words(term.source))) > MAX_WORDS:
+        return f"source has {words} words and signs; at most {MAX_WORDS} are allowed"
     return ""
 
 
-def has_words(text: str, phrase: str) -> bool:
-    """Returns whether a text has the source of a term: whole words, in the same case."""
-    text, phrase = (unicodedata.normalize("NFC", each) for each in (text, phrase.strip()))
-    words = _words(text) if phrase in text else []
-    begins, ends = {word.begin for word in words if word.may_begin}, {word.end for word in words}
-    found = re.finditer(re.escape(phrase), text)
-    return any(match.start() in begins and match.end() in ends for match in found)
-
-
 def _longest(trie: _Trie, words: Sequence[str], begin: int) -> tuple[int, Term | None]:
-    end, entry = begin, None
+    end, term = begin, None
     for place in range(begin, len(words)):
         if (following := trie.get(words[place])) is None:
             break
         trie = following
         if "" in trie:
-            end, entry = place + 1, trie[""]
-    return end, entry
+            end, term = place + 1, trie[""]
+    return end, term
 
 
 def _words(text: str) -> list[_Word]:

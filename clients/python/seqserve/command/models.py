@@ -183,13 +183,20 @@ def _row_of(listed: _Listed) -> tuple[str, ...]:
         pair = listed
         return pair.source_language, pair.target_language, " → ".join(pair.models)
     model = listed
-    named = (model.name + "*" * model.is_default, str(model.version), model.state.value)
-    if model.state is not ModelState.READY:
-        return *named, "", model.precision, model.provider, "", "", "", "", model.state_reason
-    kind = f"{model.traffic_share:.0%}", model.precision, model.provider
-    counts = model.queue_depth, model.max_source_length, model.max_target_length
-    rows = f"{model.slots_in_use}/{model.slots}"
-    return *named, *kind, rows, *map(str, counts), _about(model)
+    is_ready = model.state is ModelState.READY
+    return (
+        model.name + ("*" if model.is_default else ""),
+        str(model.version),
+        model.state.value,
+        f"{model.traffic_share:.0%}" if is_ready else "",
+        model.precision,
+        model.provider,
+        f"{model.slots_in_use}/{model.slots}" if is_ready else "",
+        str(model.queue_depth) if is_ready else "",
+        str(model.max_source_length) if is_ready else "",
+        str(model.max_target_length) if is_ready else "",
+        _about(model) if is_ready else model.state_reason,
+    )
 
 
 def _about(model: Model) -> str:

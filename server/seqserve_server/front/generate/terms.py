@@ -9,7 +9,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, TokenIds, missing_terms
 from seqserve_server.front.generate.records import STRING_BYTES, Asked, Feature, Part
-from seqserve_server.text.glossary import fault_of, has_words
+from seqserve_server.text.glossary import TermIndex, fault_of
 from seqserve_server.text.tokenizer import Tokenizer
 
 Term = generation_pb2.Term
@@ -47,7 +47,8 @@ class _Terms(Feature):
     field = "options.terms"
 
     def __init__(self, asked: Asked) -> None:
-        self._own, self._glossary = asked.options.terms, asked.glossary
+        self._own, self._glossary = list(asked.options.terms), asked.glossary
+        self._index = TermIndex(self._own)
         self._decoding, self._tokenizer = asked.decoding, asked.model.tokenizer
         # Not the model, which keeps the options: it could not be freed when it is unloaded.
         self._max_rows = asked.model.engine.capacity.max_rows
@@ -57,8 +58,9 @@ class _Terms(Feature):
         decoding = self._decoding
         # The second as the model reads it, without soft hyphens.
         texts = part.rest, self._tokenizer.spelled(part.rest).text
+        matched = {id(term) for text in texts for term in self._index.terms_in(text)}
         pairs = zip(self._own, decoding.terms, strict=True)
-        found = [pair for pair in pairs if any(has_words(text, pair[0].source) for text in texts)]
+        found = [pair for pair in pairs if id(pair[0]) in matched]
         needed = self._needed([target for _, target in found])
         if needed > decoding.max_decoding_length:
             raise _wrong(
