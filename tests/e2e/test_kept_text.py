@@ -51,6 +51,16 @@ def test_placeholders_come_back_exactly_and_once(translator: Client, kind: str) 
         check(result, source, kept)
 
 
+@pytest.mark.parametrize("word", ["李明", "Лев Толстой", "Αθήνα"])
+def test_foreign_words_come_back_exactly_and_once(translator: Client, word: str) -> None:
+    source = f"My friend {word} lives in Berlin."
+    for text in (source, source.upper()):
+        result = translator.generate(text)
+        check(result, text, word if text == source else word.upper())
+        assert "Berlin" in result.text.title() and "\N{REPLACEMENT CHARACTER}" not in result.text
+        assert not result.source_warnings
+
+
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_text_of_several_sentences_streams_with_what_it_keeps(
     translator: Client, beam_size: int

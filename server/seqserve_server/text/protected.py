@@ -57,9 +57,14 @@ _SIGN = re.compile(
 )
 
 
-def protected_spans(text: str, texts: Sequence[str], has_placeholders: bool) -> list[Span]:
-    """Finds the spans of a text that are protected, in order; the first and longest counts."""
-    overlapping = [span for each in texts for span in occurrences(each, text)]
+def protected_spans(
+    text: str, texts: Sequence[str], has_placeholders: bool, others: Sequence[Span] = ()
+) -> list[Span]:
+    """Finds the spans of a text that are protected, in order; the first and longest counts.
+
+    These are occurrences of ``texts``, placeholders if there may be any, and ``others``.
+    """
+    overlapping = [*others, *(span for each in texts for span in occurrences(each, text))]
     if has_placeholders and _SIGN.search(text):
         overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
     spans: list[Span] = []
@@ -81,12 +86,18 @@ def without(text: str, spans: Sequence[Span]) -> str:
     return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
-def is_missing(text: str, source: str, spans: Sequence[Span]) -> bool:
-    """Tells whether a text lacks a kept text of its source, or has it too often."""
+def is_missing(text: str, source: str, spans: Sequence[Span], read: str) -> bool:
+    """Tells whether a text lacks a kept text of its source, as it was read, or has it too often."""
     if not has_words(without(source, spans)):
         return False
-    wanted = Counter(source[slice(*span)] for span in spans)
+    wanted = Counter(text_read(source, read, span) for span in spans)
     return any(sum(1 for _ in occurrences(kept, text)) != wanted[kept] for kept in wanted)
+
+
+def text_read(source: str, read: str, span: Span) -> str:
+    """Returns what a model has read for a span: its text, or a name and perhaps spaces."""
+    own = read[slice(*span)]
+    return own if own == source[slice(*span)] else own.rstrip()
 
 
 def occurrences(kept: str, text: str) -> Iterator[Span]:

@@ -140,7 +140,7 @@ class Tokenizer:
     @cached_property
     def spelled(self) -> Spelling:
         """Spells a source with the characters of its vocabulary."""
-        return Spelling(self._reads)
+        return Spelling(self.reads)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes many sources as :meth:`encode` does, on all cores."""
@@ -189,8 +189,8 @@ class Tokenizer:
         """Characters that the vocabulary of sources can spell."""
         return Alphabet.of(self.source_vocabulary, self._source.byte_ids | {self._source.unk_id})
 
-    def _reads(self, character: str) -> bool:
-        """Returns whether the vocabulary has a character, as it is or changed by the tokenizer."""
+    def reads(self, character: str) -> bool:
+        """Returns whether the vocabulary of sources has a character, perhaps as another one."""
         if self.alphabet.spells(character):
             return True
         changed = self._source.normalized(character)

@@ -135,8 +135,8 @@ class GenerationOptions(TypedDict, total=False):
     hypothesis should contain the translation. At most 16."""
 
     keep_placeholders: bool | None
-    """Return placeholders, tags, addresses, versions, file names, hashtags and emoji of the source
-    exactly, each as often as the source has it."""
+    """Return placeholders, tags, addresses, versions, file names, hashtags, emoji and foreign words
+    of the source exactly, each as often as the source has it."""
 
     keep: Sequence[str] | None
     """Texts to return exactly, each as often as the source has it. At most 64."""

@@ -33,7 +33,7 @@ class _Casing(Feature):
         text, protected = part.original, part.protected
         if not (is_all_caps(text, protected) or is_title_case(text, protected)):
             return part
-        return part._replace(text=usual_letters(text, protected, self._cost))
+        return part._replace(text=usual_letters(part.text, protected, self._cost))
 
     def _cost(self, word: str) -> tuple[int, float]:
         ids = self._tokenizer.pieces(word).ids

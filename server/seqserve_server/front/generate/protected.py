@@ -1,4 +1,4 @@
-"""Protected texts: placeholders, addresses, and what the caller names, come back as they are."""
+"""Protected texts come back as they are: placeholders, foreign words, what the caller names."""
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
@@ -6,6 +6,7 @@ from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.front.generate.alignment import Alignment
 from seqserve_server.front.generate.protected_places import restore
 from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
+from seqserve_server.text.foreign import foreign_words, with_names
 from seqserve_server.text.protected import is_missing, protected_spans
 
 _MAX_CHARACTERS = 256
@@ -37,7 +38,11 @@ class _Protected(Feature):
         self._alignment = Alignment(asked)
 
     def read(self, part: Part) -> Part:
-        spans = protected_spans(part.original, self._texts, self._has_placeholders)
+        text, tokenizer = part.original, self._tokenizer
+        foreign = foreign_words(text, tokenizer) if self._has_placeholders else []
+        spans = protected_spans(text, self._texts, self._has_placeholders, foreign)
+        if foreign := [span for span in spans if span in foreign]:
+            part = part._replace(text=with_names(text, foreign, tokenizer))
         return part._replace(protected=spans) if spans else part
 
     def max_bytes(self, part: Part) -> int:
@@ -58,13 +63,13 @@ class _Protected(Feature):
         # A request whose time ran out in the queue has written nothing.
         written = [each.token_ids for each in answer.hypotheses if each.token_ids]
         texts = map(self._tokenizer.decode, written)
-        return any(is_missing(each, part.original, part.protected) for each in texts)
+        return any(is_missing(each, part.original, part.protected, part.text) for each in texts)
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
         if not part.protected:
             return
         if not self._returns_alignment:
             self._alignment.write(part, hypothesis, message)
-        restore(message, part.original, part.protected)
+        restore(message, part.original, part.protected, part.text)
         if not self._returns_alignment:
             message.ClearField("alignment")

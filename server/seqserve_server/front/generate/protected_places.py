@@ -13,13 +13,14 @@ from typing import NamedTuple
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.front.generate.alignment import Link, links_of, message_of
-from seqserve_server.text.protected import occurrences, without
+from seqserve_server.text.protected import occurrences, text_read, without
 from seqserve_server.text.splitting import Span
 
 Hypothesis = generation_pb2.Hypothesis
 
 # Characters next to a word that do not belong to it.
 _MARKS = ".,;:!?…\"'()[]„“”‚‘’«»¡¿。、！？"
+_GENERATED, _ALIGNED = generation_pb2.PLACEMENT_GENERATED, generation_pb2.PLACEMENT_ALIGNED
 _ENDED = (generation_pb2.STOP_REASON_UNSPECIFIED, generation_pb2.STOP_REASON_EOS)
 
 
@@ -34,8 +35,11 @@ class _Edit(NamedTuple):
     """White space that an insertion needs around it."""
 
 
-def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
-    """Puts kept spans into a hypothesis and tells their places; tokens and scores do not change."""
+def restore(message: Hypothesis, source: str, spans: Sequence[Span], read: str = "") -> None:
+    """Puts kept spans into a hypothesis and tells their places; tokens and scores do not change.
+
+    The model has ``read`` another text in some of them, if not the source.
+    """
     if not has_words(without(source, spans)):
         # There is nothing to translate.
         message.text = source
@@ -43,7 +47,7 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
         message.kept.extend(kept_in(source, spans))
         return
     links = links_of(message.alignment)
-    places = _Places(message.text, source, spans, links)
+    places = _Places(message.text, source, read or source, spans, links)
     edits: list[_Edit] = []
     rest = list(spans)
     for find in (places.generated, places.aligned):
@@ -64,8 +68,7 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span]) -> None:
 
 def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
     """Returns the kept texts of a text that stays as it is."""
-    generated = generation_pb2.PLACEMENT_GENERATED
-    return [_kept(_Edit(span, span, generated), text, span) for span in spans]
+    return [_kept(_Edit(span, span, _GENERATED), text, span) for span in spans]
 
 
 def _is_cased(letter: str) -> bool:
@@ -74,9 +77,9 @@ def _is_cased(letter: str) -> bool:
 
 class _Places:
     def __init__(
-        self, text: str, source: str, spans: Sequence[Span], links: Sequence[Link]
+        self, text: str, source: str, read: str, spans: Sequence[Span], links: Sequence[Link]
     ) -> None:
-        self._text, self._source, self._links = text, source, links
+        self._text, self._source, self._read, self._links = text, source, read, links
         self._is_taken = bytearray(len(text))
         begins = [span.begin for span in spans]
         self._origins = [_origin(link.source, spans, begins) for link in links]
@@ -85,13 +88,14 @@ class _Places:
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:
         by_text: defaultdict[str, list[Span]] = defaultdict(list)
         for span in spans:
-            by_text[self._source[slice(*span)]].append(span)
+            by_text[text_read(self._source, self._read, span)].append(span)
         edits = []
         # One that is in another counts where it is alone.
         for kept, origins in sorted(by_text.items(), key=lambda each: -len(each[0])):
             for origin, place in self._paired(origins, self._occurrences(kept)):
                 self._take(place)
-                edits.append(_Edit(place, origin, generation_pb2.PLACEMENT_GENERATED))
+                is_own = self._source[slice(*origin)] == kept
+                edits.append(_Edit(place, origin, _GENERATED if is_own else _ALIGNED))
         return edits
 
     def aligned(self, spans: Sequence[Span]) -> list[_Edit]:
@@ -104,7 +108,7 @@ class _Places:
         for span in spans:
             if tokens[span] and (place := self._run(span, tokens[span])) is not None:
                 self._take(place)
-                edits.append(_Edit(place, span, generation_pb2.PLACEMENT_ALIGNED))
+                edits.append(_Edit(place, span, _ALIGNED))
         return edits
 
     def missing(self, span: Span) -> _Edit:
@@ -132,8 +136,7 @@ class _Places:
 
     def duplicates(self, spans: Sequence[Span]) -> list[_Edit]:
         edits = []
-        kept = Counter(self._source[slice(*span)] for span in spans)
-        for text in kept:
+        for text in {text_read(self._source, self._read, span) for span in spans}:
             # A letter, digit or mark alone may be there for another reason.
             if len(text) > 1 or not text.isascii():
                 for place in self._occurrences(text):

@@ -49,6 +49,24 @@ def test_what_the_model_wrote_stays() -> None:
     assert [each.target_begin for each in message.kept] == [6, 14]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "placement"),
+    [
+        ("Tom sieht Jo.", "Лев Толстой sieht 李明.", ALIGNED),
+        ("Tom sieht Tom, Jo.", "Лев Толстой sieht, 李明.", ALIGNED),
+        ("Er sieht Jo.", "Лев Толстой Er sieht 李明.", INSERTED),
+    ],
+)
+def test_a_foreign_word_takes_the_place_of_the_name_that_was_read_for_it(
+    text: str, expected: str, placement: pb.Placement
+) -> None:
+    message = pb.Hypothesis(text=text, stop_reason=pb.STOP_REASON_EOS)
+    source, read = "Лев Толстой sees 李明.", "Tom         sees Jo."
+    restore(message, source, [Span(0, 11), Span(17, 19)], read)
+    assert message.text == expected
+    assert placements(message) == [placement, ALIGNED]
+
+
 def test_what_comes_from_it_is_replaced_but_the_marks_around_it() -> None:
     message = kept("Hello {name}, you", "Hallo {n ame}, du", [0, 1, 1, 2], "{name}")
     assert (message.text, placements(message)) == ("Hallo {name}, du", [ALIGNED])

@@ -1,0 +1,82 @@
+"""Foreign words: those of a text that its vocabulary cannot spell, and names to read for them.
+
+A model that gets the bytes of a word of another script, or unknown tokens, writes nonsense, often
+for the rest of the sentence too. It copies a common name and writes a fluent sentence around it,
+so it reads one in the place of each foreign word.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from seqserve_server.text.splitting import Span
+from seqserve_server.text.tokenizer import Tokenizer
+from seqserve_server.text.vocabulary import script_of
+
+# The longest first, since characters of a text keep their places; spaces follow in a longer word.
+_NAMES = ("Robert", "Maria", "Peter", "Mary", "Anna", "John", "Tom", "Bob", "Ann", "Al", "Jo", "X")
+_JOINS = frozenset("'’-·・")
+
+
+def foreign_words(text: str, tokenizer: Tokenizer) -> list[Span]:
+    """Finds the foreign words of a text, in order; none if they have half of its letters or more.
+
+    A word is foreign if the vocabulary of sources lacks a letter of it, and it is in a script of
+    which the vocabulary has hardly any word, or begins with a capital: 李明, Łódź.
+    """
+    if text.isascii():
+        return []
+    unread = {each for each in set(text) if not each.isascii() and _is_unread(each, tokenizer)}
+    if not unread:
+        return []
+    known = tokenizer.alphabet.scripts
+    words = [
+        word
+        for word in _words(text)
+        if (lacking := unread.intersection(text[slice(*word)]))
+        and (text[word.begin].isupper() or known.isdisjoint(map(script_of, lacking)))
+    ]
+    letters = [sum(map(str.isalpha, text[slice(*word)])) for word in words]
+    return _joined(text, words) if 2 * sum(letters) < sum(map(str.isalpha, text)) else []
+
+
+def with_names(text: str, words: Sequence[Span], tokenizer: Tokenizer) -> str:
+    """Writes a name for each of some words of a text, whose other characters keep their places.
+
+    A word stays if each name that is not too long is in the text already.
+    """
+    names = [each for each in _NAMES if tokenizer.alphabet.spells(each)]
+    if tokenizer.encode("a  a") != tokenizer.encode("a a"):
+        # It would read the spaces after a name.
+        names = [each for each in names if any(len(each) == end - begin for begin, end in words)]
+    characters = list(text)
+    for begin, end in words:
+        fitting = (each for each in names if len(each) <= end - begin and each not in text)
+        if name := next(fitting, ""):
+            names.remove(name)
+            characters[begin:end] = name.ljust(end - begin)
+    return "".join(characters)
+
+
+def _is_unread(letter: str, tokenizer: Tokenizer) -> bool:
+    return letter.isalpha() and not all(map(tokenizer.reads, tokenizer.spelled(letter).text))
+
+
+def _words(text: str) -> Iterator[Span]:
+    begin = end = 0
+    for end, character in enumerate(f"{text} "):
+        is_within = character.isalnum() or unicodedata.category(character)[0] == "M"
+        if is_within or (begin < end and character in _JOINS and text[end + 1 : end + 2].isalnum()):
+            continue
+        if begin < end:
+            yield Span(begin, end)
+        begin = end + 1
+
+
+def _joined(text: str, words: Sequence[Span]) -> list[Span]:
+    """Joins words with a space alone between them, such as a name and a surname."""
+    joined: list[Span] = []
+    for word in words:
+        if joined and text[joined[-1].end : word.begin].isspace():
+            word = Span(joined.pop().begin, word.end)
+        joined.append(word)
+    return joined
