@@ -18,10 +18,10 @@ import grpc
 from google.protobuf.message import Message
 
 from seqserve.metadata import REQUEST_ID, request_id
-from seqserve_server.contract.errors import DeadlinePassed, ServiceError
+from seqserve_server.contract.errors import DeadlinePassed, ServiceError, Unreadable
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
-from seqserve_server.front.call.server_call import ServerCall, ServerResources, Unreadable
+from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.memory import (
     PEER,

@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import InvalidRequest, ServiceError
+from seqserve_server.contract.errors import ServiceError
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
 from seqserve_server.front.overload.turns import TextScheduler
@@ -133,11 +133,3 @@ class ServerCall(CallRecord):
         """Counts the failure of one of many requests, and gives it as a message."""
         self.count_refusal(self.model, error)
         return failure_within(error, self.request_id)
-
-
-class Unreadable(InvalidRequest):
-    """A request that protobuf cannot parse; handlers get it instead of the request."""
-
-    def __init__(self, reason: str, data: bytes) -> None:
-        super().__init__("request", reason)
-        self.data = data

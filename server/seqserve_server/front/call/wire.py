@@ -20,7 +20,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_health.v1 import health, health_pb2
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.call.server_call import Unreadable
+from seqserve_server.contract.errors import Unreadable
 from seqserve_server.front.overload.memory import HELD
 from seqserve_server.front.telemetry.call_record import failure_of
 

@@ -17,7 +17,6 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
-from seqserve_server.front.fronts.shared_versions import Snapshot
 from seqserve_server.process import child_process, logs
 
 _END_TIMEOUT_S = 10.0
@@ -33,7 +32,7 @@ class Front:
         self,
         number: int,
         options: ServeOptions,
-        snapshot: Callable[[], Snapshot],
+        snapshot: Callable[[], object],
         further_socket: Callable[[str, int, int], socket.socket],
         handlers: Mapping[str, Handler],
         on_end: Callable[[Front], None],

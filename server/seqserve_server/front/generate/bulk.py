@@ -26,8 +26,8 @@ from seqserve.v1.generation_pb2 import (
     GenerateResponse,
     Outcome,
 )
-from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
-from seqserve_server.front.call.server_call import ServerCall, Unreadable
+from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError, Unreadable
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list, salvaged
 
 MAX_REQUESTS = 128

@@ -7,7 +7,7 @@ from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.contract.options import DecodingOptions, TokenIds, missing_terms
+from seqserve_server.contract.options import TokenIds, fault_of_term, missing_terms
 from seqserve_server.front.generate.records import STRING_BYTES, Asked, Feature, Part
 from seqserve_server.text.glossary import fault_of
 from seqserve_server.text.tokenizer import Tokenizer
@@ -34,7 +34,7 @@ def terms(asked: Asked) -> Feature | None:
     """Returns the feature, if the request has terms or a glossary; checks its own targets."""
     own = asked.options.terms
     for term, target in zip(own, asked.decoding.terms, strict=True):
-        if fault := fault_of_tokens(target, asked.decoding, asked.ends):
+        if fault := fault_of_term(target, asked.decoding, asked.ends):
             raise _wrong(f"have the target {term.target!r:.80}, which has a token that {fault}")
     return _Terms(asked) if own or asked.glossary else None
 
@@ -106,7 +106,7 @@ class _Terms(Feature):
         return (
             len(others) < _MAX_TERMS
             and bool(target)
-            and not fault_of_tokens(target, options, self._ends)
+            and not fault_of_term(target, options, self._ends)
             and self._needed([*others, target]) <= options.max_decoding_length
         )
 
@@ -115,17 +115,6 @@ class _Terms(Feature):
         prefix = self._decoding.prefix
         missing = missing_terms(targets, prefix)
         return len(prefix) + sum(len(targets[index]) for index in missing)
-
-
-def fault_of_tokens(target: TokenIds, options: DecodingOptions, ends: set[int]) -> str:
-    """Returns why no hypothesis can have the tokens of a target; empty if one can."""
-    if not options.suppressed_tokens.isdisjoint(target):
-        return "is suppressed"
-    if not ends.isdisjoint(target):
-        return "ends a hypothesis"
-    if options.vocabulary and not set(options.vocabulary).issuperset(target):
-        return "is not in vocabulary_allow"
-    return ""
 
 
 def _ids(target: str, tokenizer: Tokenizer) -> TokenIds:

@@ -35,8 +35,7 @@ class Deployment:
     """Loads and unloads versions and moves their entries through the states."""
 
     def __init__(self, loader: Loader, metrics: Metrics, drain_timeout_s: float) -> None:
-        self._loader = loader
-        self._metrics = metrics
+        self.loader, self.metrics = loader, metrics
         self._drain_timeout_s = drain_timeout_s
         self.engines: dict[Entry, LaunchedGroup] = {}
         """Engines of the versions that are loading or loaded."""
@@ -63,10 +62,10 @@ class Deployment:
         began_s = time.perf_counter()
         for entry in entries:
             entry.move(ModelState.LOADING)
-            self.engines[entry] = self._loader.begin(entry.name, entry.version)
+            self.engines[entry] = self.loader.begin(entry.name, entry.version)
         for entry in entries:
             try:
-                model = self._loader.load(entry.name, entry.version, self.engines[entry])
+                model = self.loader.load(entry.name, entry.version, self.engines[entry])
             except (ProviderError, StartupError):
                 # The cause is this server's configuration: every other version would fail too.
                 raise
@@ -128,7 +127,7 @@ class Deployment:
     async def _load(self, entry: Entry) -> None:
         began_s = time.perf_counter()
         try:
-            engine = await asyncio.to_thread(self._loader.begin, entry.name, entry.version)
+            engine = await asyncio.to_thread(self.loader.begin, entry.name, entry.version)
             self.engines[entry] = engine
             try:
                 model = await self._start_up(entry, engine)
@@ -153,10 +152,10 @@ class Deployment:
         if model.answers is not None:
             model.answers.close()
         manifest = model.manifest
-        self._metrics.model_unloaded(
+        self.metrics.model_unloaded(
             manifest.name, manifest.version, manifest.precision, model.provider.value
         )
-        self._metrics.forget_model_later(manifest.name, manifest.version)
+        self.metrics.forget_model_later(manifest.name, manifest.version)
         entry.model = None
         del self.engines[entry]
         entry.move(ModelState.AVAILABLE)
@@ -167,7 +166,7 @@ class Deployment:
     async def _start_up(self, entry: Entry, engine: LaunchedGroup) -> ServedModel:
         if self._closed:
             engine.close()
-        model = await asyncio.to_thread(self._loader.load, entry.name, entry.version, engine)
+        model = await asyncio.to_thread(self.loader.load, entry.name, entry.version, engine)
         if self._closed:
             raise EngineFault("the server stops")
         await self.start(entry)
@@ -179,7 +178,7 @@ class Deployment:
         entry.move(ModelState.READY)
         precision, engine = model.manifest.precision, model.engine
         provider = model.provider.value
-        self._metrics.model_loaded(entry.name, entry.version, precision, provider, engine, seconds)
+        self.metrics.model_loaded(entry.name, entry.version, precision, provider, engine, seconds)
         fields = {
             "model": entry.label,
             "precision": precision,
@@ -204,7 +203,7 @@ class Deployment:
             _log.error("model %s", entry.label, exc_info=error)
             reason = f"{entry.label}: cannot be read: {type(error).__name__}: {error}"
         # Clients see the reason, but not where the repository is on this machine.
-        entry.move(ModelState.FAILED, reason.replace(f"{self._loader.repository}{os.sep}", ""))
-        self._metrics.model_failed()
+        entry.move(ModelState.FAILED, reason.replace(f"{self.loader.repository}{os.sep}", ""))
+        self.metrics.model_failed()
         fields = {"model": entry.label, "reason": entry.reason}
         logs.event("model failed", fields, logging.ERROR)

@@ -185,6 +185,21 @@ def read_files(options: ServeOptions) -> tuple[Security, GlossaryFolder]:
     return security, glossaries
 
 
+def tracing_of(options: ServeOptions) -> Tracing | None:
+    """Begins to trace calls, if the options say so."""
+    if not options.otlp_endpoint:
+        return None
+    try:
+        # OpenTelemetry is there only with an extra.
+        from seqserve_server.front.telemetry.tracing import tracing_to
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"--otlp-endpoint needs {error.name!r}, which is not installed:"
+            " pip install 'seqserve[tracing]'"
+        ) from None
+    return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
+
+
 _ALL_IPV4, _ALL_IPV6 = "0.0.0.0", "::"
 
 

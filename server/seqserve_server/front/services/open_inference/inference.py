@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
+from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError, Unreadable
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.call.server_call import ServerCall, Unreadable
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.answer import answer, counted_stream
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.records import GenerateRequest, Source
