@@ -138,6 +138,12 @@ def refusal(name: str, reason: str) -> Failure:
     return Failure("INVALID_ARGUMENT", f"{name}: {reason}", field=name)
 
 
+def names_of(source: str, target: str) -> dict[str, str]:
+    """Returns a form's names of both languages, for :meth:`Failure.named_by`."""
+    names = {"source_language": source, "target_language": target}
+    return names | {f"options.{field}": name for field, name in names.items()}
+
+
 def writable(text: str) -> str:
     """Returns a text with a question mark for each half of a pair of surrogates, which JSON can
     write, and UTF-8 cannot."""
