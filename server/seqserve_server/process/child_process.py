@@ -1,11 +1,14 @@
 """Starts and ends the processes of the server; keeps from them the signals that are for it."""
 
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 from seqserve.processes import leave_interrupts, signals_held
+from seqserve_server.process.logs import LogFormat, LogLevel, configure
 
 
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
@@ -15,6 +18,30 @@ def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[byte
     """
     with signals_held():
         return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], **options)
+
+
+def start_connected(
+    module: str, log_format: LogFormat, log_level: LogLevel, sockets: int
+) -> tuple[subprocess.Popen[bytes], list[socket.socket]]:
+    """Runs a module, which calls :func:`begin`; returns the process and our ends of its sockets."""
+    pairs = [socket.socketpair() for _ in range(sockets)]
+    with ExitStack() as stack:
+        descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
+        process = start(
+            module,
+            *(log_format.value, log_level.value, *map(str, descriptors)),
+            stdin=subprocess.DEVNULL,
+            pass_fds=descriptors,
+        )
+    return process, [ours for ours, _ in pairs]
+
+
+def begin(arguments: list[str]) -> list[socket.socket]:
+    """Leaves signals to the server, sets up the log, and returns the sockets to the server."""
+    ignore_signals()
+    log_format, log_level, *descriptors = arguments
+    configure(LogFormat(log_format), LogLevel(log_level))
+    return [socket.socket(fileno=int(each)) for each in descriptors]
 
 
 def end(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:

@@ -7,11 +7,10 @@ Call every method from the loop, except :meth:`RemoteEngine.load`,
 import asyncio
 import logging
 import socket
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 from seqserve_server.contract import messages
 from seqserve_server.contract.errors import EngineFault
@@ -44,16 +43,9 @@ class EngineProcess:
         """Starts the process and sends it the setup; :meth:`connect` needs ``is_shared``."""
         self._label = "/".join(setup.folder.parts[-2:])
         self._end_timeout_s = end_timeout_s
-        pairs = [socket.socketpair() for _ in range(1 + is_shared)]
-        self.channel, *self._doors = (ours for ours, _ in pairs)
-        with ExitStack() as stack:
-            descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
-            self._process = child_process.start(
-                self.module,
-                *(log_format.value, log_level.value, *map(str, descriptors)),
-                stdin=subprocess.DEVNULL,
-                pass_fds=descriptors,
-            )
+        self._process, (self.channel, *self._doors) = child_process.start_connected(
+            self.module, log_format, log_level, sockets=1 + is_shared
+        )
         self.channel.sendall(messages.encode_message(setup))
 
     @property

@@ -7,7 +7,7 @@ import logging
 import socket
 import subprocess
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 from prometheus_client.core import Metric
@@ -76,17 +76,10 @@ class Front:
         """Launches the process unless it runs."""
         if self._process is not None or self._closed:
             return
-        pairs = [socket.socketpair() for _ in range(2)]
-        self._channel, self._door = (ours for ours, _ in pairs)
-        with ExitStack() as stack:
-            descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
-            self._process = child_process.start(
-                "seqserve_server.front.fronts",
-                *(self._options.log_format.value, self._options.log_level.value),
-                *map(str, descriptors),
-                stdin=subprocess.DEVNULL,
-                pass_fds=descriptors,
-            )
+        log = self._options.log_format, self._options.log_level
+        self._process, (self._channel, self._door) = child_process.start_connected(
+            "seqserve_server.front.fronts", *log, sockets=2
+        )
 
     def terminate(self) -> None:
         """Kills the process; blocks."""
