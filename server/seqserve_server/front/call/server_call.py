@@ -68,6 +68,10 @@ class ServerCall(CallRecord):
             "flow_id": self.connection,
         }
 
+    def used(self, characters: int, response: generation_pb2.GenerateResponse) -> None:
+        """Counts a source of so many characters, and its answer."""
+        self.count_use(characters, response.source_tokens + response.generated_tokens)
+
     def release_models(self) -> None:
         """Lets the versions go: the call, or the request, is over."""
         while self.models:

@@ -259,8 +259,7 @@ class Bulk:
             self._respond(request, group, error)
         elif error is None and not answer.cancelled():
             response = answer.result()
-            tokens = response.source_tokens + response.generated_tokens
-            group.call.count_use(len(request.request.source), tokens)
+            group.call.used(len(request.request.source), response)
             self._respond(request, group, response)
 
     def _respond(

@@ -162,7 +162,7 @@ class Server:
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout, self._glossaries, self._usage)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
-        inference = InferenceServicer(self._rollout, metrics, directory, self._draining)
+        inference = InferenceServicer(self._rollout, metrics, self._glossaries, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         add_reflection((*_SERVICES, health.SERVICE_NAME), self._server)
