@@ -15,8 +15,8 @@ from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.loading import load
 from seqserve_server.engine.observer import Observer
-from seqserve_server.process import child_process
-from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
+from seqserve_server.process import processes
+from seqserve_server.process.processes import TRIM_INTERVAL_S, malloc_trim
 
 
 def _loaded(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
@@ -38,7 +38,7 @@ def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serves a socket until the front closes it."""
-    channel, *doors = child_process.begin(arguments)
+    channel, *doors = processes.begin(arguments)
     Host(channel, _loaded, *doors).run()
 
 

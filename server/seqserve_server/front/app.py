@@ -27,7 +27,7 @@ from seqserve_server.front.services.server import Server, read_files, tracing_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
 from seqserve_server.process import logs
-from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
+from seqserve_server.process.processes import TRIM_INTERVAL_S, malloc_trim
 
 _EPILOG = """\
 examples:

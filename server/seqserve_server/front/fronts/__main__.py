@@ -15,7 +15,7 @@ from seqserve_server.front.fronts.shared_versions import SharedVersions
 from seqserve_server.front.models.loader import loader_of
 from seqserve_server.front.services.server import Server, read_files, tracing_of
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.process import child_process
+from seqserve_server.process import processes
 
 
 class FrontProcess:
@@ -75,7 +75,7 @@ async def _serve(channel: socket.socket, door: socket.socket) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serves until the main process closes its socket."""
-    channel, door = child_process.begin(arguments)
+    channel, door = processes.begin(arguments)
     run_loop(_serve(channel, door))
 
 

@@ -17,7 +17,7 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
-from seqserve_server.process import child_process, logs
+from seqserve_server.process import logs, processes
 
 _END_TIMEOUT_S = 10.0
 _HEARTBEAT_S = 2.0
@@ -77,7 +77,7 @@ class Front:
         if self._process is not None or self._closed:
             return
         log = self._options.log_format, self._options.log_level
-        self._process, (self._channel, self._door) = child_process.start_connected(
+        self._process, (self._channel, self._door) = processes.start_connected(
             "seqserve_server.front.fronts", *log, sockets=2
         )
 
@@ -94,7 +94,7 @@ class Front:
             if each is not None:
                 each.close()
         if process is not None:
-            child_process.end(process, _END_TIMEOUT_S)
+            processes.end(process, _END_TIMEOUT_S)
 
     async def start(self) -> None:
         """Has the process open the port, take all versions and serve; StartupError if it cannot."""

@@ -1,14 +1,20 @@
-"""Starts and ends the processes of the server; keeps from them the signals that are for it."""
+"""Starts and ends the processes of the server, keeps from them the signals that are for it, and has
+them give back memory."""
 
+import ctypes
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 from seqserve.processes import leave_interrupts, signals_held
 from seqserve_server.process.logs import LogFormat, LogLevel, configure
+
+TRIM_INTERVAL_S = 5.0
+"""Time between two trims; each takes some milliseconds at most."""
 
 
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
@@ -60,3 +66,17 @@ def end(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
 def ignore_signals() -> None:
     """Leaves the signals to the server, which ends this process once its calls have ended."""
     leave_interrupts(signal.SIGTERM)
+
+
+def malloc_trim() -> Callable[[int], int] | None:
+    """Finds the function that returns freed memory to the system; None if there is none.
+
+    It releases the interpreter lock while it runs. glibc keeps freed memory that lies between
+    blocks in use, in an arena for each thread. After thousands of connections, or large answers, it
+    would hold most of their memory, and more each time. Source: malloc_trim(3); other C libraries
+    lack it or do not need it.
+    """
+    if sys.platform != "linux":
+        return None
+    trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim
