@@ -248,8 +248,11 @@ async def _results(
         return answer if answer[0][1] or not is_marked else Divided([])
 
     results: list[Answer] = []
-    for group, own in _requests(parts):
+    for group, keep in _requests(parts):
         texts = [part.text for part in group]
+        own: GenerateOptions = {"keep": sorted(keep)} if keep else {}
+        if is_marked:
+            own["return_alignment"] = True
         try:
             results += await call.generate_all(texts, needed, **options | own)
         except FailedPrecondition as error:
@@ -260,23 +263,18 @@ async def _results(
     return results
 
 
-def _requests(parts: Sequence[Part]) -> Iterator[tuple[list[Part], GenerateOptions]]:
-    # A request keeps a limited number of texts.
+def _requests(parts: Sequence[Part]) -> Iterator[tuple[list[Part], set[str]]]:
+    # Parts, and what they keep: a request keeps a limited number of texts.
     group: list[Part] = []
-    options: GenerateOptions = {}
     keep: set[str] = set()
     for part in parts:
         if part.kept and len(keep.union(part.kept)) > _MOST_KEPT:
-            yield group, options
-            group, options, keep = [], {}, set()
+            yield group, keep
+            group, keep = [], set()
         group.append(part)
         keep.update(part.kept)
-        if part.is_marked:
-            options["return_alignment"] = True
-        if keep:
-            options["keep"] = sorted(keep)
     if group:
-        yield group, options
+        yield group, keep
 
 
 def texts_of(result: Result) -> list[str]:
