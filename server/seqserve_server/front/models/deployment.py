@@ -14,7 +14,6 @@ from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.models.lifecycle import Entry, ModelState
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
@@ -65,14 +64,14 @@ class Deployment:
             self.engines[entry] = self.loader.begin(entry.name, entry.version)
         for entry in entries:
             try:
-                model = self.loader.load(entry.name, entry.version, self.engines[entry])
+                entry.model = self.loader.load(entry.name, entry.version, self.engines[entry])
             except (ProviderError, StartupError):
                 # The cause is this server's configuration: every other version would fail too.
                 raise
             except Exception as error:
                 self.fail(entry, error)
             else:
-                self._finish(entry, model, time.perf_counter() - began_s)
+                self._finish(entry, time.perf_counter() - began_s)
 
     async def start(self, entry: Entry) -> None:
         """Connects the engine of a loaded version to the event loop."""
@@ -130,14 +129,14 @@ class Deployment:
             engine = await asyncio.to_thread(self.loader.begin, entry.name, entry.version)
             self.engines[entry] = engine
             try:
-                model = await self._start_up(entry, engine)
+                await self._start_up(entry, engine)
             except BaseException:
                 await engine.stop()
                 raise
         except Exception as error:
             self.fail(entry, error)
         else:
-            self._finish(entry, model, time.perf_counter() - began_s)
+            self._finish(entry, time.perf_counter() - began_s)
             # It may have failed already.
             entry.follow_engine()
 
@@ -163,7 +162,7 @@ class Deployment:
         fields = {"model": entry.label, "all_finished": all_finished, "seconds": seconds}
         logs.event("model unloaded", fields)
 
-    async def _start_up(self, entry: Entry, engine: LaunchedGroup) -> ServedModel:
+    async def _start_up(self, entry: Entry, engine: LaunchedGroup) -> None:
         if self._closed:
             engine.close()
         model = await asyncio.to_thread(self.loader.load, entry.name, entry.version, engine)
@@ -171,10 +170,11 @@ class Deployment:
             raise EngineFault("the server stops")
         await self.start(entry)
         await self.on_started(entry)
-        return model
-
-    def _finish(self, entry: Entry, model: ServedModel, seconds: float) -> None:
         entry.model = model
+
+    def _finish(self, entry: Entry, seconds: float) -> None:
+        model = entry.model
+        assert model is not None
         entry.move(ModelState.READY)
         precision, engine = model.manifest.precision, model.engine
         provider = model.provider.value
