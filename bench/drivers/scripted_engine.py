@@ -21,7 +21,7 @@ from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Request
 from seqserve_server.front import app
 from seqserve_server.front.engine_client.client import EngineProcess
-from seqserve_server.process.child_process import ignore_signals
+from seqserve_server.process.processes import ignore_signals
 
 _MODULE = "bench.drivers.scripted_engine"
 _ROOT = Path(__file__).parents[2]

@@ -209,9 +209,8 @@ def serve(options: GatewayOptions, share: Share = _WHOLE, parent: Parent | None 
     """Serves with a share of what the options allow, until the parent or a signal ends it."""
     from seqserve_gateway.admission import MAX_MEMORY_BYTES, Admission, Bodies
     from seqserve_gateway.app import FORMS, app_of
-    from seqserve_gateway.endpoint import Gateway
+    from seqserve_gateway.endpoint import Gateway, Metrics
     from seqserve_gateway.listener import run, within_files
-    from seqserve_gateway.metrics import Metrics
     from seqserve_gateway.processes import listener_at
     from seqserve_gateway.protocol import MAX_WAITING_BYTES, ListenerLimits
     from seqserve_gateway.upstream import Upstream

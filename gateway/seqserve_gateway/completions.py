@@ -22,9 +22,8 @@ from seqserve.v1.generation_pb2 import GenerateResponse
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
 from seqserve_gateway.endpoint import Endpoint, Form, Streamed
-from seqserve_gateway.failure import Failure, refusal
-from seqserve_gateway.fields import Fields
-from seqserve_gateway.messages import compact, known, object_of
+from seqserve_gateway.failure import Failure, compact, refusal
+from seqserve_gateway.fields import Fields, known, object_of
 from seqserve_gateway.translation import texts_of
 
 _Facts = dict[str, Any]

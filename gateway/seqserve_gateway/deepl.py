@@ -22,13 +22,12 @@ from seqserve.language_codes import AUTO, folded
 from seqserve.model import Glossary
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
-from seqserve_gateway.documents import Documents, attachment
-from seqserve_gateway.endpoint import Endpoint, Form
-from seqserve_gateway.failure import Failure, reason_as, refusal
+from seqserve_gateway.documents import Documents, attachment, suffix_of
+from seqserve_gateway.endpoint import Endpoint, Form, warning_header
+from seqserve_gateway.failure import Failure, names_of, reason_as, refusal
 from seqserve_gateway.fields import Fields, File, fields_of
-from seqserve_gateway.languages import name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import suffix_of, translated, warning_header
+from seqserve_gateway.translation import name_of, targets_of, translated
 
 _SCHEME = "deepl-auth-key"
 _TSV = "text/tab-separated-values"

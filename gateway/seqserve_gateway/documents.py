@@ -1,4 +1,4 @@
-"""Files that are translated, and kept until their callers fetch them.
+"""Translates files, and keeps them until their callers fetch them.
 
 LibreTranslate's caller waits for the file and gets an address. DeepL's caller gets an id and a key
 at once; the gateway translates the file after that answer, and keeps the place and the memory of
@@ -20,12 +20,22 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from seqserve.arguments import GenerateOptions
+from seqserve.documents.attributes import Languages
+from seqserve.documents.formats import Format
 from seqserve_gateway.admission import Turns
 from seqserve_gateway.call import Call
-from seqserve_gateway.failure import Failure, failure_of
+from seqserve_gateway.failure import Failure, failure_of, refusal
 from seqserve_gateway.fields import File
-from seqserve_gateway.translation import translated_file
+from seqserve_gateway.reading import Job
+from seqserve_gateway.translation import Reading, answers_of
 
+SUFFIXES = tuple(
+    suffix
+    for kind in Format
+    if kind not in (Format.JSON_LINES, Format.CSV)
+    for suffix in filter(None, kind.suffixes)
+)
+"""Of the files that are translated; JSON lines and CSV need a name of what to translate."""
 _LONGEST_REPORT = 2500
 _AT_ONCE, _OWN, _MOST_WAITING = 4, 3, 16
 _GRACE_S = 5.0
@@ -35,6 +45,36 @@ _TABLE = """CREATE TABLE IF NOT EXISTS document (id UNIQUE, key, name, state, un
  begun_s, took_s, content BLOB, characters, fault, report)"""
 _GONE = "this file does not exist or has expired; translate it again"
 _ENDED = "its deadline passed, or the gateway shut down; send it again"
+
+
+def suffix_of(file: File, field: str) -> str:
+    """Returns the suffix of a file, in lower case; refuses one that is not translated."""
+    if (suffix := Path(file.name).suffix.lower()) not in SUFFIXES:
+        unnamed = f"the name {file.name!r} has no suffix, which tells the format"
+        reason = f"the format of {file.name} is not supported" if suffix else unnamed
+        raise refusal(field, f"{reason}; use one of {', '.join(SUFFIXES)}")
+    return suffix
+
+
+async def translated_file(
+    call: Call,
+    file: File,
+    source: str,
+    target: str,
+    field: str,
+    options: GenerateOptions | None = None,
+) -> tuple[File, dict[str, Any], int]:
+    """Translates the text of a file; all else stays.
+
+    Returns:
+        The file, what became of its texts, and how many characters they have.
+    """
+    suffix_of(file, field)
+    languages, path = Languages(source, target), Path(file.name)
+    reading = Reading(call, Job(file.name, content=file.content, languages=languages), field)
+    _, answers = await answers_of(call, reading, source, target, options)
+    content, facts = await reading("write_file", answers)
+    return File(f"{path.stem}_{target}{path.suffix}", content), facts, reading.characters
 
 
 class Documents:

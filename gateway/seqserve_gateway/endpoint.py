@@ -5,6 +5,7 @@ disconnects meanwhile, the endpoint is cancelled, and with it its calls on the s
 """
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import prometheus_client as prometheus
+from prometheus_client import ProcessCollector, multiprocess, values
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -23,11 +26,14 @@ from seqserve.metadata import REQUEST_ID
 from seqserve_gateway.admission import Admission, Bodies
 from seqserve_gateway.call import Call, request_id_of, timeout_of
 from seqserve_gateway.failure import GONE, Failure, failure_of, problem
-from seqserve_gateway.metrics import Metrics
+from seqserve_gateway.processes import FamilyCollector
+from seqserve_gateway.translation import Translated
 from seqserve_gateway.upstream import Upstream
 
 _READ_S = 1.0
 """Time beyond the deadline that a client has to read the end of its answer."""
+_BUCKETS = [5e-4 * 1.5**power for power in range(29)]
+"""From 0.5 ms to 43 s, geometric like the buckets of the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,73 @@ class Form:
     """Its names of fields, for errors of the server about fields of ``seqserve.v1``."""
     openapi: dict[str, Any] = field(default_factory=dict)
     """Members ``paths`` and ``components`` for ``/openapi.json``."""
+
+
+class Metrics:
+    """The metrics of a process, and their sums over all processes.
+
+    Names begin with ``seqserve_http``, so that a sum over the calls of the servers
+    (``seqserve_requests_total``) does not count the calls of a gateway a second time.
+    """
+
+    def __init__(self, number: int = 0, folder: Path | None = None) -> None:
+        """Registers all metrics, so that each name is there from the first scrape on.
+
+        Args:
+            number: Number of this process; its successor continues the counts.
+            folder: Where all processes count; None if there is one.
+        """
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = self._shown = prometheus.CollectorRegistry()
+        if folder is None:
+            ProcessCollector(registry=self.registry)
+        else:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+            values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
+            self._shown = prometheus.CollectorRegistry()
+            multiprocess.MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
+            self._shown.register(FamilyCollector())
+        self._requests = prometheus.Counter(
+            "seqserve_http_requests_total",
+            "Requests by outcome, as the name of a gRPC status.",
+            ["form", "path", "code"],
+            registry=self.registry,
+        )
+        self._durations = prometheus.Histogram(
+            "seqserve_http_request_duration_seconds",
+            "Requests that got an answer, from their headers to its end.",
+            ["form", "path"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.in_progress = prometheus.Gauge(
+            "seqserve_http_requests_in_progress",
+            "Requests whose body has arrived and that have not ended.",
+            registry=self.registry,
+            multiprocess_mode="livesum",
+        )
+        self.connections = prometheus.Gauge(
+            "seqserve_http_connections",
+            "Open connections.",
+            registry=self.registry,
+            multiprocess_mode="livesum",
+        )
+
+    def ended(self, form: str, path: str, code: str, duration_s: float) -> None:
+        """Counts a request that has ended; refusals come at once, so only answers are timed."""
+        self._requests.labels(form, path, code).inc()
+        if code == "OK":
+            self._durations.labels(form, path).observe(duration_s)
+
+    def publish(self) -> None:
+        """Lets the other processes show what the functions of the gauges return here."""
+        for gauge in (self.in_progress, self.connections):
+            gauge.set(next(iter(gauge.collect())).samples[0].value)
+
+    def text(self) -> bytes:
+        """Returns the metrics of all processes."""
+        self.publish()
+        return prometheus.generate_latest(self._shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,3 +278,16 @@ async def _watch_disconnect(receive: Receive) -> AsyncGenerator[None, None]:
         raise
     finally:
         watcher.cancel()
+
+
+def warning_header(results: Sequence[Translated]) -> dict[str, str]:
+    """Returns a header with the numbers of the texts, from 0, that have warnings; none if none has.
+
+    Clients of other services may not know further fields of an answer.
+    """
+    numbers: dict[str, list[str]] = {}
+    for number, result in enumerate(results):
+        for kind in {warning.partition(":")[0] for warning in result.warnings}:
+            numbers.setdefault(kind.replace(" ", "_"), []).append(str(number))
+    kinds = [f"{kind}={','.join(each)}" for kind, each in sorted(numbers.items())]
+    return {"x-translation-warnings": "; ".join(kinds)} if kinds else {}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Self
+from typing import Any, Self
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
@@ -113,7 +113,7 @@ class Failure(Exception):
         members |= {name: value for name in ("reason", "field") if (value := getattr(self, name))}
         if self.retry_after_s is not None:
             members["retry_after_s"] = self.retry_after_s
-        return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+        return compact(members)
 
 
 _FAULT = "a fault of the gateway; its log has the id of the request"
@@ -138,10 +138,21 @@ def refusal(name: str, reason: str) -> Failure:
     return Failure("INVALID_ARGUMENT", f"{name}: {reason}", field=name)
 
 
+def names_of(source: str, target: str) -> dict[str, str]:
+    """Returns a form's names of both languages, for :meth:`Failure.named_by`."""
+    names = {"source_language": source, "target_language": target}
+    return names | {f"options.{field}": name for field, name in names.items()}
+
+
 def writable(text: str) -> str:
     """Returns a text with a question mark for each half of a pair of surrogates, which JSON can
     write, and UTF-8 cannot."""
     return text.encode(errors="replace").decode()
+
+
+def compact(facts: Mapping[str, Any]) -> str:
+    """Writes JSON in one line without spaces, for answers and events."""
+    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
 
 def problem(failure: Failure, request_id: str) -> Response:

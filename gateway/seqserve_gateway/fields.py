@@ -1,22 +1,30 @@
-"""The fields of a request, whether they come as JSON, a form, multipart, or in the query.
+"""The fields of a request, whether they come as JSON, a form, multipart, or in the query; objects
+of JSON, read strictly.
 
 Sources: WHATWG URL Standard, section 5.1, application/x-www-form-urlencoded; RFC 7578,
 multipart/form-data.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import parse_qs
 
+from seqserve.option_values import nearest
 from seqserve_gateway.call import JSON, Call
 from seqserve_gateway.failure import Failure, refusal, writable
 
 _MOST_FIELDS = 1000
 _MOST_HEAD = 4096
 _MOST_PARAMETERS = 16
+# Python refuses to read numbers of more than 4,300 digits; no field has more than 20.
+_MOST_DIGITS = 100
+_MOST_SHOWN = 200
+_FEW = 8
 _TRUE = {"1", "true", "yes", "on"}
 
 
@@ -110,6 +118,54 @@ def fields_of(call: Call) -> Fields:
         reason = "the body looks like JSON; send it with Content-Type: application/json"
         raise Failure("INVALID_ARGUMENT", reason)
     return Fields(query | _of_form(_decoded(call.body)))
+
+
+def object_of(load: Callable[..., Any]) -> dict[str, Any]:
+    """Reads an object of JSON, strictly; ``load`` takes the hooks of :func:`json.loads`."""
+    try:
+        facts = load(object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer)
+    except RecursionError:
+        raise invalid("the body is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise invalid(f"the body is not JSON: {error}") from None
+    except (ValueError, UnicodeError):
+        raise invalid("the body is not JSON") from None
+    if not isinstance(facts, dict):
+        raise invalid("the body is not a JSON object")
+    return facts
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise invalid("is given twice", twice)
+    return members
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _integer(digits: str) -> int | float:
+    # A number that fits no field is infinite, as 1e999 is.
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+def known(name: str, names: list[str]) -> str:
+    """Returns the end of a sentence about an unknown name: what there is."""
+    if near := nearest(name, names, least=2):
+        return f"; did you mean {near}?"
+    return (
+        f"; the fields are {', '.join(names)}" if len(names) <= _FEW else "; /docs lists all fields"
+    )
+
+
+def invalid(reason: str, field: str = "") -> Failure:
+    """Returns the failure of a body, or of a field whose name the caller made up."""
+    field, reason = field[:_MOST_SHOWN], reason[:_MOST_SHOWN]
+    details = f"{field}: {reason}" if field else reason
+    return Failure("INVALID_ARGUMENT", details, field=field)
 
 
 def _whole(name: str, text: str) -> str:

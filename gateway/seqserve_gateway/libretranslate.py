@@ -17,13 +17,17 @@ from seqserve.language_codes import AUTO, folded
 from seqserve.results import DetectedLanguage
 from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
-from seqserve_gateway.documents import attachment, report_of
-from seqserve_gateway.endpoint import Endpoint, Form
-from seqserve_gateway.failure import Failure, reason_as, refusal
+from seqserve_gateway.documents import SUFFIXES, attachment, report_of, translated_file
+from seqserve_gateway.endpoint import Endpoint, Form, warning_header
+from seqserve_gateway.failure import Failure, names_of, reason_as, refusal
 from seqserve_gateway.fields import Fields, fields_of
-from seqserve_gateway.languages import DETECTION_CHARS, name_of, names_of, targets_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import SUFFIXES, translated, translated_file, warning_header
+from seqserve_gateway.translation import (
+    DETECTION_CHARS,
+    name_of,
+    targets_of,
+    translated,
+)
 
 _MOST_ALTERNATIVES = 15
 _FORMS = {"text": "plain", "html": "html"}

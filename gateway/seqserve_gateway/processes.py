@@ -16,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from prometheus_client import multiprocess
+from prometheus_client import Metric, ProcessCollector, multiprocess
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from seqserve.address import held_port, is_taken
 from seqserve.errors import OptionError
@@ -247,3 +249,26 @@ def _private_folder() -> tempfile.TemporaryDirectory[str]:
 
 def _report(line: str) -> None:
     print(f"seqserve: {line}", file=sys.stderr, flush=True)
+
+
+class FamilyCollector(Collector):
+    """The metrics of a process, added up over the parent of this one and its children."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Returns the sums now."""
+        parent, children = os.getppid(), [str(os.getpid())]
+        with contextlib.suppress(OSError):
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii").split()
+        metrics: dict[str, Metric] = {}
+        for number in [parent, *map(int, children)]:
+            for metric in ProcessCollector(pid=lambda: number, registry=None).collect():  # noqa: B023
+                known = metrics.setdefault(metric.name, metric)
+                if known is not metric:
+                    known.samples = [_joined(*known.samples, *metric.samples)]
+        return metrics.values()
+
+
+def _joined(one: Sample, other: Sample) -> Sample:
+    # The family is as old as its first process.
+    join = min if one.name == "process_start_time_seconds" else sum
+    return one._replace(value=join((one.value, other.value)))

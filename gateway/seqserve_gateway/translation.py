@@ -1,25 +1,24 @@
-"""Translates texts and documents; markup stays, and follows the words that it encloses."""
+"""Translates texts, whose languages it tells; markup stays, and follows the words it encloses."""
 
 import asyncio
+import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from seqserve.arguments import GenerateOptions
 from seqserve.declarations import DECLARATIONS
 from seqserve.documents.attributes import Languages
-from seqserve.documents.formats import Format
 from seqserve.errors import FailedPrecondition
-from seqserve.language_codes import folded
+from seqserve.language_codes import AUTO, folded
 from seqserve.responses import result_of
 from seqserve.results import DetectedLanguage, Result
 from seqserve.v1.generation_pb2 import STOP_REASON_EOS, GenerateResponse
+from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
-from seqserve_gateway.fields import File
-from seqserve_gateway.languages import DETECTION_CHARS, check_target, sources_of
 from seqserve_gateway.reading import (
     Answer,
     Divided,
@@ -31,13 +30,13 @@ from seqserve_gateway.reading import (
     warnings_of,
 )
 
-SUFFIXES = tuple(
-    suffix
-    for kind in Format
-    if kind not in (Format.JSON_LINES, Format.CSV)
-    for suffix in filter(None, kind.suffixes)
-)
-"""Of the files that are translated; JSON lines and CSV need a name of what to translate."""
+Targets: TypeAlias = dict[str, list[str]]
+"""Codes of target languages by the source language that is translated into them, in order."""
+DETECTION_CHARS = 1000
+"""The server detects a language by no more of a text."""
+_NAMES: dict[str, str] = json.loads((RESOURCES / "languages.json").read_text("utf-8"))
+_DETECTIONS = 8
+"""Texts of an array whose languages are detected at a time."""
 _BYTES_OF_ANSWER = 4
 """Memory that a byte of a body takes for each answer beyond the first."""
 _LONG = 20_000
@@ -111,7 +110,7 @@ async def translated(
         beams: GenerateOptions = {"num_hypotheses": count, "beam_size": max(count, _LEAST_BEAMS)}
         options = (options or {}) | beams
     reading = Reading(call, job._replace(languages=Languages(source, target)), field)
-    sources, answers = await _answers_of(call, reading, source, target, options)
+    sources, answers = await answers_of(call, reading, source, target, options)
     written: list[list[str]] = await reading("write", answers)
     return [
         Translated(best, detected, others[:alternatives], [*warnings_of(own or ())])
@@ -119,52 +118,63 @@ async def translated(
     ]
 
 
-def warning_header(results: Sequence[Translated]) -> dict[str, str]:
-    """Returns a header with the numbers of the texts, from 0, that have warnings; none if none has.
+async def _sources_of(
+    call: Call, texts: Sequence[str], source: str, target: str
+) -> list[DetectedLanguage]:
+    # If the source is AUTO, the most probable one. A text without words may be in any language, so
+    # it counts as one in the target language, as does a text whose language cannot be told.
+    if source != AUTO:
+        return [DetectedLanguage(language=source, confidence=1.0)] * len(texts)
+    known = await call.recent(targets_of) if any(texts) else {}
+    if any(texts) and not known:
+        raise refusal(
+            "source_language", "is auto, but no model of the server declares its languages"
+        )
 
-    Clients of other services may not know further fields of an answer.
-    """
-    numbers: dict[str, list[str]] = {}
-    for number, result in enumerate(results):
-        for kind in {warning.partition(":")[0] for warning in result.warnings}:
-            numbers.setdefault(kind.replace(" ", "_"), []).append(str(number))
-    kinds = [f"{kind}={','.join(each)}" for kind, each in sorted(numbers.items())]
-    return {"x-translation-warnings": "; ".join(kinds)} if kinds else {}
+    async def detected(text: str) -> DetectedLanguage:
+        beginning, codes = text[:DETECTION_CHARS], [*known, target]
+        found = beginning and await call.client.detect_language(
+            beginning, codes, timeout_s=call.left_s
+        )
+        return found[0] if found else DetectedLanguage(language=target, confidence=0.0)
 
-
-def suffix_of(file: File, field: str) -> str:
-    """Returns the suffix of a file, in lower case; refuses one that is not translated."""
-    if (suffix := Path(file.name).suffix.lower()) not in SUFFIXES:
-        unnamed = f"the name {file.name!r} has no suffix, which tells the format"
-        reason = f"the format of {file.name} is not supported" if suffix else unnamed
-        raise refusal(field, f"{reason}; use one of {', '.join(SUFFIXES)}")
-    return suffix
-
-
-async def translated_file(
-    call: Call,
-    file: File,
-    source: str,
-    target: str,
-    field: str,
-    options: GenerateOptions | None = None,
-) -> tuple[File, dict[str, Any], int]:
-    """Translates the text of a file; all else stays.
-
-    Returns:
-        The file, what became of its texts, and how many characters they have.
-    """
-    suffix_of(file, field)
-    languages, path = Languages(source, target), Path(file.name)
-    reading = Reading(call, Job(file.name, content=file.content, languages=languages), field)
-    _, answers = await _answers_of(call, reading, source, target, options)
-    content, facts = await reading("write_file", answers)
-    return File(f"{path.stem}_{target}{path.suffix}", content), facts, reading.characters
+    return await call.in_turns(detected, texts, _DETECTIONS)
 
 
-async def _answers_of(
+async def _check_target(call: Call, source: str, target: str) -> None:
+    # As the server does when it gets a text.
+    known = await call.recent(targets_of)
+    codes = {*known, *chain(*known.values())}
+    if known and not any(folded(code).may_be(folded(target)) for code in codes | {source} - {AUTO}):
+        models = f"the models know {', '.join(sorted(codes))}"
+        raise refusal("target_language", f"no model writes {target!r:.80}; {models}")
+
+
+async def targets_of(call: Call) -> Targets:
+    """Lists what the server translates; for ``call.recent``, because there may be many pairs."""
+    pairs = await call.client.language_pairs(timeout_s=call.left_s)
+
+    def grouped() -> Targets:
+        targets: Targets = {}
+        for pair in pairs:
+            # Share one object between the many pairs of a language.
+            source, target = sys.intern(pair.source_language), sys.intern(pair.target_language)
+            targets.setdefault(source, []).append(target)
+        return {source: sorted(targets[source]) for source in sorted(targets)}
+
+    return await asyncio.to_thread(grouped)
+
+
+def name_of(code: str) -> str:
+    """Returns the English name of a language; the code itself if it is unknown."""
+    return _NAMES.get(folded(code).name, code)
+
+
+async def answers_of(
     call: Call, reading: Reading, source: str, target: str, options: GenerateOptions | None = None
 ) -> tuple[list[DetectedLanguage], list[list[Answer] | None]]:
+    """Returns the language of each text of a reading, and the answers for its passages, None for a
+    text that stays."""
     options = {
         "segmentation": "sentences",
         "keep_placeholders": True,
@@ -178,7 +188,7 @@ async def _answers_of(
     # There may be many; others have their turn before each step with them.
     await asyncio.sleep(0)
     answers: list[list[Answer] | None] = [None] * len(documents)
-    sources = await sources_of(call, [_beginning(each) for each in documents], source, target)
+    sources = await _sources_of(call, [_beginning(each) for each in documents], source, target)
     for code in dict.fromkeys(each.language for each in sources):
         # A text in the target language stays, whatever the regions are.
         if folded(code).may_be(folded(target)):
@@ -199,7 +209,7 @@ async def _answers_of(
     if not any(chain.from_iterable(each or () for each in answers)):
         # No call has shown yet whether the server accepts the caller, and knows the language.
         await call.check_token()
-        await check_target(call, source, target)
+        await _check_target(call, source, target)
     return sources, answers
 
 
@@ -235,8 +245,11 @@ async def _results(
         return answer if answer[0][1] or not is_marked else Divided([])
 
     results: list[Answer] = []
-    for group, own in _requests(parts):
+    for group, keep in _requests(parts):
         texts = [part.text for part in group]
+        own: GenerateOptions = {"keep": sorted(keep)} if keep else {}
+        if is_marked:
+            own["return_alignment"] = True
         try:
             results += await call.generate_all(texts, needed, **options | own)
         except FailedPrecondition as error:
@@ -247,23 +260,18 @@ async def _results(
     return results
 
 
-def _requests(parts: Sequence[Part]) -> Iterator[tuple[list[Part], GenerateOptions]]:
-    # A request keeps a limited number of texts.
+def _requests(parts: Sequence[Part]) -> Iterator[tuple[list[Part], set[str]]]:
+    # Parts, and what they keep: a request keeps a limited number of texts.
     group: list[Part] = []
-    options: GenerateOptions = {}
     keep: set[str] = set()
     for part in parts:
         if part.kept and len(keep.union(part.kept)) > _MOST_KEPT:
-            yield group, options
-            group, options, keep = [], {}, set()
+            yield group, keep
+            group, keep = [], set()
         group.append(part)
         keep.update(part.kept)
-        if part.is_marked:
-            options["return_alignment"] = True
-        if keep:
-            options["keep"] = sorted(keep)
     if group:
-        yield group, options
+        yield group, keep
 
 
 def texts_of(result: Result) -> list[str]:
@@ -273,15 +281,15 @@ def texts_of(result: Result) -> list[str]:
     """
     if not result.segments:
         return [hypothesis.text for hypothesis in result.hypotheses]
+
+    def text(rank: int) -> str:
+        pieces, end = [], 0
+        for segment in result.segments:
+            texts = [each.text for each in segment.hypotheses[rank : rank + 1]]
+            own = texts or [result.text[segment.target_begin : segment.target_end]]
+            pieces += [result.text[end : segment.target_begin], *own]
+            end = segment.target_end
+        return "".join([*pieces, result.text[end:]])
+
     count = max(len(segment.hypotheses) for segment in result.segments)
-    return [result.text, *(_nth(result, rank) for rank in range(1, count))]
-
-
-def _nth(result: Result, rank: int) -> str:
-    pieces, end = [], 0
-    for segment in result.segments:
-        texts = [each.text for each in segment.hypotheses[rank : rank + 1]]
-        own = texts or [result.text[segment.target_begin : segment.target_end]]
-        pieces += [result.text[end : segment.target_begin], *own]
-        end = segment.target_end
-    return "".join([*pieces, result.text[end:]])
+    return [result.text, *map(text, range(1, count))]

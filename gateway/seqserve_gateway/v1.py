@@ -1,32 +1,31 @@
 """``/v1``: the calls of GenerationService and ModelService that read, in strict JSON.
 
-Their schemas are made from the descriptors of the messages.
-Sources: OpenAPI 3.1.0, sections 4.8.8 to 4.8.17; JSON Schema 2020-12; the JSON mapping of proto3,
-https://protobuf.dev/programming-guides/json/.
+Fields are written with the names of the protos (``num_hypotheses``); ``numHypotheses`` is accepted
+too. An unknown or repeated field is an error that names it. NaN and the infinities are texts.
+Source: the JSON mapping of proto3, https://protobuf.dev/programming-guides/json/.
 """
 
-import json
-from collections.abc import AsyncGenerator, Iterable, Mapping
+import math
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.responses import JSONResponse, Response
 
 from seqserve._transport.connection import Method
-from seqserve.declarations import DECLARATIONS, Declaration
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_gateway import RESOURCES
 from seqserve_gateway.call import JSON, Call
 from seqserve_gateway.endpoint import Endpoint, Form, Streamed
-from seqserve_gateway.failure import Failure, refusal
-from seqserve_gateway.fields import Fields
-from seqserve_gateway.messages import facts_of, message_of, text_of
+from seqserve_gateway.failure import Failure, compact, refusal, writable
+from seqserve_gateway.fields import Fields, invalid, known, object_of
+from seqserve_gateway.openapi import COMMENTS, Schema, reference_to, schemas_of
 
-Schema = dict[str, Any]
 _PATHS = {
     "/v1/generate": Method.GENERATE,
     "/v1/generate:stream": Method.GENERATE_STREAM,
@@ -48,34 +47,20 @@ _SERVICES = (
 _DESCRIPTORS = {call.name: call for service in _SERVICES for call in service.methods}
 CALLS = {path: _DESCRIPTORS[method.value] for path, method in _PATHS.items()}
 """Descriptors of the calls of ``seqserve.v1`` that ``/v1`` has, by their paths."""
-_COMMENTS: dict[str, str] = json.loads((RESOURCES / "comments.json").read_text("utf-8"))
-"""Comments of the protos by the full name of what they describe; ``make proto`` writes them."""
 _EXAMPLE = {"source": "The coffee tastes good.", "options": {"beam_size": 4}}
-_OPTIONS = generation_pb2.GenerationOptions.DESCRIPTOR.full_name
-# Numbers in answers; in requests the bounds of the options apply.
-_NUMBER: Schema = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
-# 64 bits are a text where JSON is written, because not every reader of numbers has so many.
-_LONG: Schema = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+$"}
-_KINDS: dict[int, Schema] = {
-    FieldDescriptor.CPPTYPE_STRING: {"type": "string"},
-    FieldDescriptor.CPPTYPE_BOOL: {"type": "boolean"},
-    FieldDescriptor.CPPTYPE_INT32: {
-        "type": "integer",
-        "minimum": -(1 << 31),
-        "maximum": (1 << 31) - 1,
-    },
-    FieldDescriptor.CPPTYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1},
-    FieldDescriptor.CPPTYPE_UINT64: _LONG,
-    FieldDescriptor.CPPTYPE_FLOAT: _NUMBER,
-    FieldDescriptor.CPPTYPE_DOUBLE: _NUMBER,
+
+M = TypeVar("M", bound=Message)
+_WRONG = re.compile(r"Failed to parse (\S+) field: (.+)", re.DOTALL)
+_PLACE = re.compile(r" at \w+\.([\w.\[\]]+)$")
+_SCALARS: dict[int, tuple[Any, str]] = {
+    FieldDescriptor.CPPTYPE_STRING: (str, "a text"),
+    FieldDescriptor.CPPTYPE_BOOL: (bool, "true or false"),
 }
-_LIMITS = {"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum"}
-_FOR_OPENAI = {"description": "For clients of OpenAI's API."}
-_ADDED: dict[str, Schema] = {
-    "GetModelResponse": dict.fromkeys(("id", "object", "created", "owned_by"), _FOR_OPENAI),
-    "ListModelsResponse": dict.fromkeys(("object", "data"), _FOR_OPENAI),
-}
-"""Members of answers in addition to the message."""
+"""JSON types of each kind of field, and their name in errors."""
+_NUMBER: tuple[Any, str] = (str | float | int, "a number")
+"""All other kinds; a text that is a number is one."""
+_NO_INTEGER = "invalid literal for int() with base 10: "
+"""Python's own words, which protobuf passes on."""
 
 
 def _endpoint(path: str, descriptor: MethodDescriptor) -> Endpoint:
@@ -134,6 +119,97 @@ def _described(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "seqserve"}
 
 
+def message_of(load: Callable[..., Any], message: M) -> M:
+    """Fills a message from JSON, which ``load`` reads as for :func:`.fields.object_of`."""
+    facts = object_of(load)
+    try:
+        _check_objects(facts, message.DESCRIPTOR)
+        return json_format.ParseDict(facts, message)
+    except json_format.ParseError as error:
+        raise _misfit(str(error)) from None
+    except RecursionError:
+        raise invalid("the body is nested too deeply") from None
+
+
+def facts_of(message: Message) -> dict[str, Any]:
+    """Converts a message to what JSON can hold; fields that have their default are left out."""
+    facts: dict[str, Any] = json_format.MessageToDict(message, preserving_proto_field_name=True)
+    return facts
+
+
+def text_of(message: Message) -> str:
+    """Writes a message as JSON in one line."""
+    return compact(facts_of(message))
+
+
+def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
+    # protobuf's errors about unknown fields lack their path, and it takes an empty list for an
+    # object. Most other values are left to it.
+    fields = kind.fields_by_name
+    for name, value in facts.items():
+        # protobuf fails to look this name up.
+        _check_scalar(name, f"{path}{name}")
+        field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
+        if field is None:
+            reason = f"unknown field{known(name, list(fields))}"
+            raise invalid(reason, f"{path}{name or repr(name)}")
+        if value is None:
+            continue
+        if field.message_type is None:
+            _check_values(value, field, f"{path}{name}")
+            continue
+        # A message on its own has presence, a list of them has none.
+        if not isinstance(value, dict if field.has_presence else list):
+            kinds = "an object" if field.has_presence else "a list of objects"
+            raise invalid(f"is not {kinds}", f"{path}{name}")
+        if isinstance(value, dict):
+            _check_objects(value, field.message_type, f"{path}{name}.")
+            continue
+        for number, member in enumerate(value):
+            place = f"{path}{name}[{number}]"
+            if not isinstance(member, dict):
+                raise invalid("is not an object", place)
+            _check_objects(member, field.message_type, f"{place}.")
+
+
+def _check_values(value: object, field: Any, path: str) -> None:
+    # Errors name the types of JSON, not of Python.
+    if not isinstance(field.default_value, list):
+        values = {path: value}
+    elif isinstance(value, list):
+        values = {f"{path}[{number}]": member for number, member in enumerate(value)}
+    else:
+        raise invalid("is not a list", path)
+    types, kind = _SCALARS.get(field.cpp_type, _NUMBER)
+    for place, each in values.items():
+        # Python takes True for a number.
+        if not isinstance(each, types) or (isinstance(each, bool) and types is not bool):
+            raise invalid(f"is not {kind}", place)
+        _check_scalar(each, place)
+
+
+def _check_scalar(value: object, path: str) -> None:
+    # protobuf fails at these without a ParseError.
+    if isinstance(value, str) and writable(value) != value:
+        raise invalid("has half of a surrogate pair", path)
+    if isinstance(value, float) and math.isinf(value):
+        raise invalid("is too large a number", path)
+
+
+def _misfit(reason: str) -> Failure:
+    names = []
+    while wrong := _WRONG.match(reason):
+        names.append(wrong[1])
+        reason = wrong[2].removesuffix(".")
+    field = ".".join(names)
+    if place := _PLACE.search(reason):
+        # Some errors have all names in front, some all at the end.
+        field, reason = max(field, place[1], key=len), reason[: place.start()]
+    if reason.startswith(_NO_INTEGER):
+        reason = f"{reason.removeprefix(_NO_INTEGER)} is not an integer"
+    return invalid(reason, field)
+
+
 def openapi_of(calls: Mapping[str, MethodDescriptor]) -> dict[str, Any]:
     """Returns the members ``paths`` and ``components`` for calls by their paths."""
     messages = [call.output_type for call in calls.values()]
@@ -143,7 +219,7 @@ def openapi_of(calls: Mapping[str, MethodDescriptor]) -> dict[str, Any]:
             path: {"get" if is_get(call) else "post": _operation(path, call)}
             for path, call in calls.items()
         },
-        "components": {"schemas": _schemas_of(messages)},
+        "components": {"schemas": schemas_of(messages)},
     }
 
 
@@ -153,7 +229,7 @@ def is_get(call: MethodDescriptor) -> bool:
 
 
 def _operation(path: str, call: MethodDescriptor) -> dict[str, Any]:
-    comment = _COMMENTS[call.full_name]
+    comment = COMMENTS[call.full_name]
     facts: dict[str, Any] = {
         "operationId": call.name,
         "summary": comment.partition(". ")[0].rstrip("."),
@@ -164,7 +240,7 @@ def _operation(path: str, call: MethodDescriptor) -> dict[str, Any]:
     if is_get(call):
         facts["parameters"] = [_parameter(field, path) for field in call.input_type.fields]
     else:
-        content: Schema = {"schema": _reference_to(call.input_type)}
+        content: Schema = {"schema": reference_to(call.input_type)}
         if call.input_type.name == "GenerateRequest":
             content["example"] = _EXAMPLE
         facts["requestBody"] = {"required": True, "content": {"application/json": content}}
@@ -172,9 +248,9 @@ def _operation(path: str, call: MethodDescriptor) -> dict[str, Any]:
 
 
 def _answer(call: MethodDescriptor) -> dict[str, Any]:
-    schema = _reference_to(call.output_type)
+    schema = reference_to(call.output_type)
     media_type = "text/event-stream" if call.server_streaming else "application/json"
-    description = _COMMENTS[call.output_type.full_name]
+    description = COMMENTS[call.output_type.full_name]
     if call.server_streaming:
         description += (
             " Each event has one as `data`. If the call fails after the first of them, an"
@@ -198,78 +274,9 @@ def _parameter(field: Any, path: str) -> dict[str, Any]:
         "name": field.name,
         "in": "path" if is_in_path else "query",
         "required": is_in_path,
-        "description": _COMMENTS[field.full_name],
+        "description": COMMENTS[field.full_name],
         "schema": schema,
     }
-
-
-def _reference_to(kind: Any) -> Schema:
-    return {"$ref": f"#/components/schemas/{kind.name}"}
-
-
-def _schemas_of(messages: Iterable[Any]) -> dict[str, Schema]:
-    schemas: dict[str, Schema] = {}
-    waiting = list(messages)
-    while waiting:
-        kind = waiting.pop()
-        if kind.name in schemas:
-            continue
-        if hasattr(kind, "values"):
-            schemas[kind.name] = _enum(kind)
-        else:
-            schemas[kind.name] = _message(kind)
-            inner = (field.message_type or field.enum_type for field in kind.fields)
-            waiting.extend(each for each in inner if each is not None)
-    return dict(sorted(schemas.items()))
-
-
-def _message(kind: Any) -> Schema:
-    return {
-        "type": "object",
-        "description": _COMMENTS[kind.full_name].partition(". Each field declares")[0],
-        "properties": {field.name: _field(field) for field in kind.fields}
-        | _ADDED.get(kind.name, {}),
-        "additionalProperties": False,
-    }
-
-
-def _enum(kind: Any) -> Schema:
-    meanings = (
-        f"`{each.name}`: {_COMMENTS[f'{kind.full_name}.{each.name}']}" for each in kind.values
-    )
-    return {
-        "type": "string",
-        "description": " ".join([_COMMENTS[kind.full_name], *meanings]),
-        "enum": [value.name for value in kind.values],
-    }
-
-
-def _field(field: Any) -> Schema:
-    comment, declaration = _COMMENTS.get(field.full_name, ""), None
-    if field.containing_type.full_name == _OPTIONS:
-        declaration = DECLARATIONS[field.name]
-        comment = f"{declaration.text} {comment}".strip()
-    schema = _kind(field, declaration)
-    # Only a repeated field has a list as its default.
-    if isinstance(field.default_value, list):
-        schema = {"type": "array", "items": schema}
-        if declaration and declaration.max_items:
-            schema["maxItems"] = declaration.max_items
-    return schema | ({"description": comment} if comment else {})
-
-
-def _kind(field: Any, declaration: Declaration | None) -> Schema:
-    if inner := field.message_type or field.enum_type:
-        return _reference_to(inner)
-    if declaration is None:
-        return dict(_KINDS[field.cpp_type])
-    if declaration.choices:
-        return {"type": "string", "enum": list(declaration.choices)}
-    if declaration.kind is float:
-        schema: Schema = {"type": "number"}
-    else:
-        schema = dict(_KINDS[field.cpp_type])
-    return schema | {_LIMITS[name]: limit for name, limit in declaration.limits.items()}
 
 
 FORM = Form(

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqserve_server.process.memory_trim import malloc_trim
+from seqserve_server.process.processes import malloc_trim
 
 _LEVELS = 256
 # <malloc.h>

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from seqserve.words import has_words
-from seqserve_server.process.child_process import ignore_signals
+from seqserve_server.process.processes import ignore_signals
 
 _OTHER_CODES = {"nb": "no"}
 """Codes of the library for languages that it calls otherwise."""

@@ -9,11 +9,10 @@ from tests.examples import examples
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
-from seqserve_server.front.generate.joined import TextJoiner
 from seqserve_server.front.generate.records import Options, Part
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now
-from seqserve_server.text.splitting import Segmentation
+from seqserve_server.text.splitting import Segmentation, TextJoiner
 
 LIMIT = manifest().limits.max_source_length
 PIECES = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]

@@ -1,29 +1,18 @@
-"""The files of an artifact: their hashes, when they change, and folders that appear whole or not at
-all."""
+"""The files of an artifact: their hashes, and folders that appear whole or not at all."""
 
 import contextlib
 import errno
 import hashlib
 import os
 import shutil
-import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from seqserve.errors import NotWritten
 from seqserve_server.contract.errors import ArtifactError
 
-Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
-"""Name, size, mtime, ctime and inode of each file; equal as long as no file is written.
-
-Only ctime shows a change of permissions.
-"""
-
-# A folder that was just removed, a circle of links, or one we may not read, such as lost+found.
-_IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -105,44 +94,3 @@ def atomic_folder(place: Path) -> Iterator[Path]:
         # If the first version failed, the empty folder of the model is removed too.
         with contextlib.suppress(OSError):
             place.parent.rmdir()
-
-
-def files_of(folder: Path, is_shown: Callable[[str], object] = bool) -> Files:
-    """Lists the files of a folder whose names are shown; empty if it has just been removed."""
-    stamps = []
-    with _ignoring_unreadable(), os.scandir(folder) as files:
-        for file in files:
-            # Before more than the name is kept: there may be a million.
-            if not is_shown(file.name):
-                continue
-            try:
-                state = os.stat(file.path)
-            except OSError:
-                continue
-            times = (state.st_mtime_ns, state.st_ctime_ns)
-            stamps.append((file.name, state.st_size, *times, state.st_ino))
-    return tuple(sorted(stamps))
-
-
-def is_folder(path: Path) -> bool:
-    """Returns whether a readable folder exists."""
-    with _ignoring_unreadable():
-        return stat.S_ISDIR(path.stat().st_mode)
-    return False
-
-
-def children(folder: Path) -> list[Path]:
-    """Lists what is in a folder; nothing if it was just removed or may not be read."""
-    with _ignoring_unreadable():
-        return [folder / name for name in os.listdir(folder)]
-    return []
-
-
-@contextlib.contextmanager
-def _ignoring_unreadable() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        # If the disk itself fails, no version must look gone.
-        if error.errno not in _IGNORED_ERRORS:
-            raise

@@ -1,23 +1,35 @@
-"""The folders of a model repository, ``<name>/<version>/``: where it is, and what is in it."""
+"""The folders of a model repository, ``<name>/<version>/``: where it is, what is in it, and when
+that changes."""
 
+import contextlib
+import errno
 import os
 import re
+import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import TypeAlias
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact import manifest
-from seqserve_server.artifact.files import children, is_folder
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.process import logs
 
 MODELS = Path("models")
 """Where ``seqserve export``, ``import`` and ``models fetch`` put models."""
+Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
+"""Name, size, mtime, ctime and inode of each file; equal as long as no file is written.
+
+Only ctime shows a change of permissions.
+"""
 DEFAULT_FILE = "default"
 """Holds the name of the model that serves calls which name none."""
 VERSION = r"[1-9][0-9]{0,8}"
 """The number of a version, as a regular expression."""
+# A folder that was just removed, a circle of links, or one we may not read, such as lost+found.
+_IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
 
 
 def standard_repository() -> Path:
@@ -65,7 +77,7 @@ def list_folders(repository: Path) -> Listing:
     """
     # Without the right to enter it, iterdir would still list names and every version look gone.
     os.stat(os.path.join(repository, os.curdir))
-    models = [path for path in repository.iterdir() if _is_shown(path) and is_folder(path)]
+    models = [path for path in repository.iterdir() if _is_shown(path) and _is_folder(path)]
     versions: list[Path] = []
     ignored: dict[Path, str] = {}
     for model in models:
@@ -73,15 +85,54 @@ def list_folders(repository: Path) -> Listing:
         if not model.name.isprintable():
             ignored[model] = "the name of a model must be printable"
             continue
-        inside = [path for path in children(model) if _is_shown(path)]
+        inside = [path for path in _children(model) if _is_shown(path)]
         if any(path.name == manifest.FILE for path in inside):
             ignored[model] = f"{manifest.FILE} belongs into a folder <name>/<version>/"
-        for folder in filter(is_folder, inside):
+        for folder in filter(_is_folder, inside):
             if re.fullmatch(VERSION, folder.name):
                 versions.append(folder)
             else:
                 ignored[folder] = "a version is a number from 1 to 999999999, without leading zeros"
     return Listing(versions=sorted(versions), ignored=ignored, has_models=bool(models))
+
+
+def files_of(folder: Path, is_shown: Callable[[str], object] = bool) -> Files:
+    """Lists the files of a folder whose names are shown; empty if it has just been removed."""
+    stamps = []
+    with _ignoring_unreadable(), os.scandir(folder) as files:
+        for file in files:
+            # Before more than the name is kept: there may be a million.
+            if not is_shown(file.name):
+                continue
+            try:
+                state = os.stat(file.path)
+            except OSError:
+                continue
+            times = (state.st_mtime_ns, state.st_ctime_ns)
+            stamps.append((file.name, state.st_size, *times, state.st_ino))
+    return tuple(sorted(stamps))
+
+
+def _is_folder(path: Path) -> bool:
+    with _ignoring_unreadable():
+        return stat.S_ISDIR(path.stat().st_mode)
+    return False
+
+
+def _children(folder: Path) -> list[Path]:
+    with _ignoring_unreadable():
+        return [folder / name for name in os.listdir(folder)]
+    return []
+
+
+@contextlib.contextmanager
+def _ignoring_unreadable() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # If the disk itself fails, no version must look gone.
+        if error.errno not in _IGNORED_ERRORS:
+            raise
 
 
 def default_of(repository: Path) -> str:

@@ -43,6 +43,14 @@ class InvalidRequest(ServiceError):
     template = "{field}: {reason}"
 
 
+class Unreadable(InvalidRequest):
+    """A request that protobuf cannot parse; handlers get it instead of the request."""
+
+    def __init__(self, reason: str, data: bytes) -> None:
+        super().__init__("request", reason)
+        self.data = data
+
+
 class ModelNotFound(ServiceError):
     """The repository has no such model or version."""
 
@@ -152,6 +160,8 @@ class StartupError(SeqserveError):
     """The server cannot start with these options; the message tells what to change."""
 
 
+MAX_NAME = 64
+"""Characters that a message repeats of a name that a client made up."""
 MAX_LISTED = 20
 """Names in a message, enough to find the right one."""
 

@@ -3,6 +3,8 @@
 Times are in seconds on the monotonic clock.
 """
 
+from __future__ import annotations
+
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,6 +46,13 @@ class Timeline:
             self.finished_s,
             self.batch_rows,
         )
+
+
+def floats(data: bytes) -> array[float]:
+    """Decodes float32 values, as events have them, in this machine's byte order."""
+    values = array("f")
+    values.frombytes(data)
+    return values
 
 
 class Progress(NamedTuple):
@@ -102,6 +111,11 @@ class Hypothesis(NamedTuple):
     """Attention of each token to the source, float32 ``[T, S]``; empty unless requested."""
     unmet_terms: Sequence[int] = ()
     """Indexes of the terms that the hypothesis does not contain."""
+
+    def attention_rows(self, width: int) -> list[array[float]]:
+        """Returns for each token its weights for the ``width`` tokens of the source."""
+        weights = floats(self.attention)
+        return [weights[begin : begin + width] for begin in range(0, len(weights), width)]
 
 
 class Finished(NamedTuple):

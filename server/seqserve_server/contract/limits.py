@@ -12,6 +12,8 @@ MAX_SUPPRESSED = 512
 """Suppressed tokens and sequences of one request, besides the unknown token."""
 MAX_END_TOKENS = 64
 """Token ids of one request that end a hypothesis."""
+MAX_SOURCES = 1024
+"""Sources of one call."""
 DETECTED_CHARACTERS = 1000
 """Characters of a text that tell its language."""
 

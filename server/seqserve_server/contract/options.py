@@ -203,6 +203,17 @@ def _shared_options(changed: tuple[tuple[str, Any], ...]) -> DecodingOptions:
     return DecodingOptions(**dict(changed))
 
 
+def fault_of_term(term: TokenIds, options: DecodingOptions, ends: set[int]) -> str:
+    """Returns why no hypothesis can have the tokens of a term; empty if one can."""
+    if not options.suppressed_tokens.isdisjoint(term):
+        return "is suppressed"
+    if not ends.isdisjoint(term):
+        return "ends a hypothesis"
+    if options.vocabulary and not set(options.vocabulary).issuperset(term):
+        return "is not in vocabulary_allow"
+    return ""
+
+
 def missing_terms(terms: Sequence[TokenIds], token_ids: Sequence[int]) -> list[int]:
     """Returns the indexes of the terms that ``token_ids`` do not contain."""
     return [index for index, term in enumerate(terms) if not _contains(token_ids, term)]

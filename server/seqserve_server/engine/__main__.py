@@ -6,7 +6,6 @@ the operating system takes back its memory.
 """
 
 import gc
-import socket
 import sys
 import threading
 import time
@@ -16,9 +15,8 @@ from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.loading import load
 from seqserve_server.engine.observer import Observer
-from seqserve_server.process.child_process import ignore_signals
-from seqserve_server.process.logs import LogFormat, LogLevel, configure
-from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
+from seqserve_server.process import processes
+from seqserve_server.process.processes import TRIM_INTERVAL_S, malloc_trim
 
 
 def _loaded(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
@@ -40,10 +38,7 @@ def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serves a socket until the front closes it."""
-    ignore_signals()
-    log_format, log_level, *descriptors = arguments
-    configure(LogFormat(log_format), LogLevel(log_level))
-    channel, *doors = (socket.socket(fileno=int(each)) for each in descriptors)
+    channel, *doors = processes.begin(arguments)
     Host(channel, _loaded, *doors).run()
 
 

@@ -100,8 +100,8 @@ class StatsRecorder(Observer):
                 self._stats.totals["cancelled"] += 1
                 self._stats.totals["generated_tokens"] += request.tokens_done
 
-    def _observe(self, name: str, value: float, count: int = 1) -> None:
-        self._stats.histograms[name].observe(value, count)
+    def _observe(self, name: str, value: float) -> None:
+        self._stats.histograms[name].observe(value)
 
     def _late(self, request: Request, stage: Stage) -> None:
         self._stats.totals["generated_tokens"] += request.tokens_done

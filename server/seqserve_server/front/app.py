@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqserve.address import address_of, is_taken
 from seqserve.option_values import misspelt_variables
@@ -23,14 +23,11 @@ from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.fronts import Fronts
 from seqserve_server.front.models.rollout import Rollout, parse_traffic, rollout_of
-from seqserve_server.front.services.server import Server, read_files
+from seqserve_server.front.services.server import Server, read_files, tracing_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
 from seqserve_server.process import logs
-from seqserve_server.process.memory_trim import TRIM_INTERVAL_S, malloc_trim
-
-if TYPE_CHECKING:
-    from seqserve_server.front.telemetry.tracing import Tracing
+from seqserve_server.process.processes import TRIM_INTERVAL_S, malloc_trim
 
 _EPILOG = """\
 examples:
@@ -99,21 +96,6 @@ def _refuse_taken_ports(options: ServeOptions) -> None:
                 f"{flag}: cannot listen on {address_of(host, port)}: another server does;"
                 f" {flag} 0 takes any free one"
             )
-
-
-def tracing_of(options: ServeOptions) -> Tracing | None:
-    """Begins to trace calls, if the options say so."""
-    if not options.otlp_endpoint:
-        return None
-    try:
-        # OpenTelemetry is there only with an extra.
-        from seqserve_server.front.telemetry.tracing import tracing_to
-    except ModuleNotFoundError as error:
-        raise StartupError(
-            f"--otlp-endpoint needs {error.name!r}, which is not installed:"
-            " pip install 'seqserve[tracing]'"
-        ) from None
-    return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
 
 
 def refuse_few_threads() -> None:

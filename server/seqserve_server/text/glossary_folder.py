@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from seqserve.errors import OptionError
-from seqserve_server.artifact.files import Files, files_of
+from seqserve_server.artifact.repository import Files, files_of
 from seqserve_server.process import logs
 from seqserve_server.text.glossary import OPTION, Glossaries, Glossary, GlossaryError, Label
 from seqserve_server.text.glossary_formats import tbx_entries, tsv_entries

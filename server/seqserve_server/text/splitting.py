@@ -1,4 +1,5 @@
-"""Divides a text at line breaks and after sentences; only white space is left out."""
+"""Divides a text at line breaks and after sentences, and joins what its parts become: only white
+space is left out, and comes back."""
 
 import re
 import unicodedata
@@ -142,3 +143,44 @@ def _border(text: str, limit: int) -> int:
         if end == len(text) or not (unicodedata.combining(text[end]) or text[end] in _JOINERS):
             return end
     return max(limit, 1)
+
+
+# Scripts that put no space between words or sentences: Thai, Lao, Burmese, Khmer, Chinese and
+# Japanese with their punctuation, full-width forms.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]"
+)
+
+
+class TextJoiner:
+    """The text of all answers, as it grows, with the white space of the source.
+
+    If two segments of a script without spaces touch, and neither answer is in such a script, the
+    answers get a space between them.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._read = 0
+        self._last = ""
+        self.length = 0
+        """Code points so far."""
+
+    def add(self, span: Span, text: str) -> str:
+        """Adds the answer to the next segment; returns it with the white space before it."""
+        gap = self._source[self._read : span.begin]
+        if not gap and self._last and text and self._lacks_space(span.begin, text):
+            gap = " "
+        self._read = span.end
+        self._last = text[-1:] or self._last
+        self.length += len(gap) + len(text)
+        return gap + text
+
+    def rest(self) -> str:
+        """Returns the white space after the last segment."""
+        return self._source[self._read :]
+
+    def _lacks_space(self, begin: int, text: str) -> bool:
+        around = self._source[begin - 1 : begin + 1]
+        return bool(_UNSPACED.search(around)) and not _UNSPACED.search(self._last + text[0])

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import multiprocess, values
 from prometheus_client.parser import text_string_to_metric_families
 
-from seqserve_gateway.metrics import Metrics
+from seqserve_gateway.endpoint import Metrics
 
 
 @pytest.fixture(autouse=True)

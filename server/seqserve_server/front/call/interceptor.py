@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +18,10 @@ import grpc
 from google.protobuf.message import Message
 
 from seqserve.metadata import REQUEST_ID, request_id
-from seqserve_server.contract.errors import DeadlinePassed, ServiceError
+from seqserve_server.contract.errors import DeadlinePassed, ServiceError, Unreadable
 from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
-from seqserve_server.front.call.server_call import ServerCall, ServerResources, Unreadable
+from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.models.loaded_model import ActiveCalls
 from seqserve_server.front.overload.memory import (
     PEER,
@@ -96,7 +96,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             if handler is None:
                 return handler
             if method.startswith(_BUILTIN_SERVICES):
-                handler = self._wrapped[method] = wire.refusing_malformed(handler)
+                handler = self._wrapped[method] = _refusing_malformed(handler)
             elif method.startswith(_OWN_SERVICES):
                 handler = self._wrapped[method] = self._wrap(method, handler)
         # Not when the handler returns: gRPC then holds the answer until the client has taken it.
@@ -188,6 +188,28 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                     await wire.write(context, response)
 
         return wire.rewrapped(handler, stream if handler.response_streaming else unary)
+
+
+def _refusing_malformed(handler: wire.Handler) -> wire.Handler:
+    # Malformed requests end the call with INVALID_ARGUMENT.
+    behaviour = wire.behaviour_of(handler)
+
+    async def answer(request: Message | Unreadable, context: wire.Context) -> Any:
+        return await behaviour(await _read(request, context), context)
+
+    async def answers(requests: AsyncIterator[Message | Unreadable], context: wire.Context) -> Any:
+        readable = (await _read(request, context) async for request in requests)
+        async for response in behaviour(readable, context):
+            yield response
+
+    return wire.rewrapped(handler, answers if handler.request_streaming else answer)
+
+
+async def _read(request: Message | Unreadable, context: wire.Context) -> Message:
+    if isinstance(request, Unreadable):
+        failure = failure_of(request, "")
+        await wire.aborted(context, failure.outcome.code, failure.message, failure.trailers)
+    return request
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import InvalidRequest, ServiceError
+from seqserve_server.contract.errors import ServiceError
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.overload.memory import MAX_WAIT_S, AnswerSize, FairMemory, Reservation
 from seqserve_server.front.overload.turns import TextScheduler
@@ -67,6 +67,10 @@ class ServerCall(CallRecord):
             "call_id": self.request_id,
             "flow_id": self.connection,
         }
+
+    def used(self, characters: int, response: generation_pb2.GenerateResponse) -> None:
+        """Counts a source of so many characters, and its answer."""
+        self.count_use(characters, response.source_tokens + response.generated_tokens)
 
     def release_models(self) -> None:
         """Lets the versions go: the call, or the request, is over."""
@@ -133,11 +137,3 @@ class ServerCall(CallRecord):
         """Counts the failure of one of many requests, and gives it as a message."""
         self.count_refusal(self.model, error)
         return failure_within(error, self.request_id)
-
-
-class Unreadable(InvalidRequest):
-    """A request that protobuf cannot parse; handlers get it instead of the request."""
-
-    def __init__(self, reason: str, data: bytes) -> None:
-        super().__init__("request", reason)
-        self.data = data

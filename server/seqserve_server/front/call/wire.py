@@ -20,9 +20,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_health.v1 import health, health_pb2
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.call.server_call import Unreadable
+from seqserve_server.contract.errors import Unreadable
 from seqserve_server.front.overload.memory import HELD
-from seqserve_server.front.telemetry.call_record import failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -191,25 +190,3 @@ class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defi
             grpc.StatusCode.UNIMPLEMENTED,
             "Check and Watch report one name; ModelService.ListModels lists models",
         )
-
-
-def refusing_malformed(handler: Handler) -> Handler:
-    """Wraps a handler so that malformed requests end the call with INVALID_ARGUMENT."""
-    behaviour = behaviour_of(handler)
-
-    async def answer(request: Message | Unreadable, context: Context) -> Any:
-        return await behaviour(await _read(request, context), context)
-
-    async def answers(requests: AsyncIterator[Message | Unreadable], context: Context) -> Any:
-        readable = (await _read(request, context) async for request in requests)
-        async for response in behaviour(readable, context):
-            yield response
-
-    return rewrapped(handler, answers if handler.request_streaming else answer)
-
-
-async def _read(request: Message | Unreadable, context: Context) -> Message:
-    if isinstance(request, Unreadable):
-        failure = failure_of(request, "")
-        await aborted(context, failure.outcome.code, failure.message, failure.trailers)
-    return request

@@ -7,11 +7,10 @@ Call every method from the loop, except :meth:`RemoteEngine.load`,
 import asyncio
 import logging
 import socket
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 from seqserve_server.contract import messages
 from seqserve_server.contract.errors import EngineFault
@@ -19,7 +18,7 @@ from seqserve_server.contract.stats import Ready
 from seqserve_server.front.engine_client.engine import EngineStatus
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
-from seqserve_server.process import child_process, logs
+from seqserve_server.process import logs, processes
 from seqserve_server.process.logs import LogFormat, LogLevel
 
 # Heartbeats are compared several times within the limit, so that a pause of the whole machine, as
@@ -44,16 +43,9 @@ class EngineProcess:
         """Starts the process and sends it the setup; :meth:`connect` needs ``is_shared``."""
         self._label = "/".join(setup.folder.parts[-2:])
         self._end_timeout_s = end_timeout_s
-        pairs = [socket.socketpair() for _ in range(1 + is_shared)]
-        self.channel, *self._doors = (ours for ours, _ in pairs)
-        with ExitStack() as stack:
-            descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
-            self._process = child_process.start(
-                self.module,
-                *(log_format.value, log_level.value, *map(str, descriptors)),
-                stdin=subprocess.DEVNULL,
-                pass_fds=descriptors,
-            )
+        self._process, (self.channel, *self._doors) = processes.start_connected(
+            self.module, log_format, log_level, sockets=1 + is_shared
+        )
         self.channel.sendall(messages.encode_message(setup))
 
     @property
@@ -72,7 +64,7 @@ class EngineProcess:
         """Waits until the process has ended, and kills it after a timeout; blocks."""
         for door in self._doors:
             door.close()
-        status = child_process.end(self._process, self._end_timeout_s)
+        status = processes.end(self._process, self._end_timeout_s)
         if status is None:
             # Not its fault if it was still loading a model that was refused meanwhile.
             fields = {"model": self._label, "seconds": self._end_timeout_s}

@@ -8,15 +8,14 @@ import sys
 
 from prometheus_client.core import Metric
 
-from seqserve_server.front.app import run_loop, tracing_of, trim_memory
+from seqserve_server.front.app import run_loop, trim_memory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.peer import Peer, handlers_of
 from seqserve_server.front.fronts.shared_versions import SharedVersions
 from seqserve_server.front.models.loader import loader_of
-from seqserve_server.front.services.server import Server, read_files
+from seqserve_server.front.services.server import Server, read_files, tracing_of
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.process.child_process import ignore_signals
-from seqserve_server.process.logs import LogFormat, LogLevel, configure
+from seqserve_server.process import processes
 
 
 class FrontProcess:
@@ -76,10 +75,7 @@ async def _serve(channel: socket.socket, door: socket.socket) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serves until the main process closes its socket."""
-    ignore_signals()
-    log_format, log_level, *descriptors = arguments
-    configure(LogFormat(log_format), LogLevel(log_level))
-    channel, door = (socket.socket(fileno=int(each)) for each in descriptors)
+    channel, door = processes.begin(arguments)
     run_loop(_serve(channel, door))
 
 

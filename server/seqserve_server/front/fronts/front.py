@@ -7,7 +7,7 @@ import logging
 import socket
 import subprocess
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 from prometheus_client.core import Metric
@@ -17,8 +17,7 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker, Supervisor
 from seqserve_server.front.fronts.peer import Handler, Peer, PeerGoneError, handlers_of
-from seqserve_server.front.fronts.shared_versions import Snapshot
-from seqserve_server.process import child_process, logs
+from seqserve_server.process import logs, processes
 
 _END_TIMEOUT_S = 10.0
 _HEARTBEAT_S = 2.0
@@ -33,7 +32,7 @@ class Front:
         self,
         number: int,
         options: ServeOptions,
-        snapshot: Callable[[], Snapshot],
+        snapshot: Callable[[], object],
         further_socket: Callable[[str, int, int], socket.socket],
         handlers: Mapping[str, Handler],
         on_end: Callable[[Front], None],
@@ -77,17 +76,10 @@ class Front:
         """Launches the process unless it runs."""
         if self._process is not None or self._closed:
             return
-        pairs = [socket.socketpair() for _ in range(2)]
-        self._channel, self._door = (ours for ours, _ in pairs)
-        with ExitStack() as stack:
-            descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
-            self._process = child_process.start(
-                "seqserve_server.front.fronts",
-                *(self._options.log_format.value, self._options.log_level.value),
-                *map(str, descriptors),
-                stdin=subprocess.DEVNULL,
-                pass_fds=descriptors,
-            )
+        log = self._options.log_format, self._options.log_level
+        self._process, (self._channel, self._door) = processes.start_connected(
+            "seqserve_server.front.fronts", *log, sockets=2
+        )
 
     def terminate(self) -> None:
         """Kills the process; blocks."""
@@ -102,7 +94,7 @@ class Front:
             if each is not None:
                 each.close()
         if process is not None:
-            child_process.end(process, _END_TIMEOUT_S)
+            processes.end(process, _END_TIMEOUT_S)
 
     async def start(self) -> None:
         """Has the process open the port, take all versions and serve; StartupError if it cannot."""

@@ -7,7 +7,7 @@ no calls: each front listens at the same port, and the system spreads connection
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -24,7 +24,6 @@ from seqserve_server.front.fronts.peer import PeerGoneError, handlers_of
 from seqserve_server.front.fronts.shared_versions import Snapshot, VersionRecord
 from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.telemetry.engine_metrics import process_families
 from seqserve_server.front.telemetry.metrics import Metrics
 
 _SCRAPE_TIMEOUT_S = 1.0
@@ -58,7 +57,10 @@ class Fronts:
         rollout.on_change = self._tell
         rollout.deployment.on_started = self._started
         rollout.deployment.until_idle = self._until_idle
-        metrics.read_calls = self._families
+        metrics.show_fronts(
+            self._families,
+            lambda: [([str(each.number)], each.restarts, each.pids) for each in self._fronts],
+        )
 
     def terminate(self) -> None:
         """Ends all processes when no event loop runs; blocks."""
@@ -159,7 +161,7 @@ class Fronts:
         self._ended = added([self._ended, lasting(front.counted)])
         front.counted = []
 
-    def _families(self) -> Iterator[Metric]:
+    def _families(self) -> list[Metric]:
         # Called by a thread of the scrapes.
         assert self._loop is not None
         asking = asyncio.run_coroutine_threadsafe(self._counted(), self._loop)
@@ -167,9 +169,7 @@ class Fronts:
             fronts = asking.result(2 * _SCRAPE_TIMEOUT_S)
         except TimeoutError:
             fronts = [front.counted for front in self._fronts]
-        yield from added([self._ended, *fronts])
-        processes = (([str(front.number)], front.restarts, front.pids) for front in self._fronts)
-        yield from process_families("front", processes, ["front"])
+        return added([self._ended, *fronts])
 
     async def _counted(self) -> list[list[Metric]]:
         async def count(front: Front) -> list[Metric]:

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.front.generate.languages import Affixes
-from seqserve_server.front.generate.records import Asked, Feature, Part
+from seqserve_server.front.generate.records import Affixes, Asked, Feature, Part
 from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import REPLACEMENT, Tokenizer
 
@@ -64,23 +63,10 @@ class Alignment(Feature):
         """Writes the alignment of a hypothesis, if its attention is known."""
         if not hypothesis.attention:
             return
-        rows = attention_rows(hypothesis, len(part.tokens))
+        rows = hypothesis.attention_rows(len(part.tokens))
         source = TokenSpans.of(part.text, part.tokens, self._affixes, self._tokenizer)
         ids, tokenizer = hypothesis.token_ids, self._tokenizer
         message.alignment.CopyFrom(alignment_of(message.text, ids, rows, source, tokenizer))
-
-
-def attention_rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:
-    """Returns for each token of a hypothesis its weights for the tokens of the source."""
-    weights = floats(hypothesis.attention)
-    return [weights[begin : begin + width] for begin in range(0, len(weights), width)]
-
-
-def floats(data: bytes) -> array[float]:
-    """Decodes float32 values in this machine's byte order."""
-    values = array("f")
-    values.frombytes(data)
-    return values
 
 
 class TokenSpans(NamedTuple):
@@ -207,7 +193,7 @@ class _Unknowns(Feature):
         ids, source = list(hypothesis.token_ids), part.tokens
         spans = TokenSpans.of(part.text, source, self._affixes, self._tokenizer)
         candidates = spans.of_text()
-        for index, weights in enumerate(attention_rows(hypothesis, len(source))):
+        for index, weights in enumerate(hypothesis.attention_rows(len(source))):
             if ids[index] == self._unknown_id and candidates:
                 ids[index] = source[max(candidates, key=weights.__getitem__)]
         length = hypothesis.text_length

@@ -16,8 +16,7 @@ from seqserve_server.front.generate.engine_call import (
     answer_of,
 )
 from seqserve_server.front.generate.job import Job
-from seqserve_server.front.generate.joined import Joined
-from seqserve_server.front.generate.pivot import compose_hops, join_legs
+from seqserve_server.front.generate.joined import Joined, compose_hops, join_legs
 from seqserve_server.front.generate.records import Feature, Hop, Part, Source
 from seqserve_server.front.generate.response import response_of
 from seqserve_server.front.generate.source import read_onward

@@ -26,8 +26,8 @@ from seqserve.v1.generation_pb2 import (
     GenerateResponse,
     Outcome,
 )
-from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
-from seqserve_server.front.call.server_call import ServerCall, Unreadable
+from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError, Unreadable
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import encoded_list, salvaged
 
 MAX_REQUESTS = 128
@@ -259,8 +259,7 @@ class Bulk:
             self._respond(request, group, error)
         elif error is None and not answer.cancelled():
             response = answer.result()
-            tokens = response.source_tokens + response.generated_tokens
-            group.call.count_use(len(request.request.source), tokens)
+            group.call.used(len(request.request.source), response)
             self._respond(request, group, response)
 
     def _respond(

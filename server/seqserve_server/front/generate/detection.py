@@ -16,7 +16,7 @@ from seqserve_server.contract.errors import ModelUnavailable, QueueFull
 from seqserve_server.contract.limits import DETECTED_CHARACTERS
 from seqserve_server.front.overload.memory import FairShare
 from seqserve_server.front.overload.turns import Turns
-from seqserve_server.process import child_process, logs
+from seqserve_server.process import logs, processes
 
 _TRIES = 2
 """Processes that are tried: one may end through no fault of the text."""
@@ -45,7 +45,7 @@ class _DetectorProcess:
             end = theirs.fileno()
             try:
                 # Not by the loop: uvloop forks, and gRPC's handlers of a fork may crash the child.
-                process = child_process.start(module, stdin=end, stdout=end)
+                process = processes.start(module, stdin=end, stdout=end)
             except OSError:
                 writer.close()
                 raise
@@ -64,7 +64,7 @@ class _DetectorProcess:
 
     async def end(self) -> None:
         self._writer.close()
-        status = await asyncio.to_thread(child_process.end, self._process, _END_TIMEOUT_S)
+        status = await asyncio.to_thread(processes.end, self._process, _END_TIMEOUT_S)
         if status:
             logs.event("language detector ended abnormally", {"status": status}, logging.ERROR)
 

@@ -8,9 +8,9 @@ from itertools import islice
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
+from seqserve_server.contract.options import fault_of_term
 from seqserve_server.front.generate.alignment import links_of
 from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
-from seqserve_server.front.generate.terms import fault_of_tokens
 from seqserve_server.text.quantities.comparison import Difference, differences
 from seqserve_server.text.quantities.writing import written
 from seqserve_server.text.splitting import Span
@@ -88,7 +88,7 @@ class _Numbers(Feature):
         forms = islice(written(missing, part.text, *self._languages), _MOST_TERMS)
         tokenized = (tuple(self._tokenizer.encode_target(form)[:-1]) for form in forms)
         found = [
-            each for each in tokenized if each and not fault_of_tokens(each, decoding, self._ends)
+            each for each in tokenized if each and not fault_of_term(each, decoding, self._ends)
         ]
         terms = (*decoding.terms, *found)
         needed = len(decoding.prefix) + sum(map(len, terms))

@@ -21,14 +21,13 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode, TokenIds
 from seqserve_server.front.generate.alignment import alignment, unknowns
 from seqserve_server.front.generate.casing import casing
-from seqserve_server.front.generate.drafts import drafts
 from seqserve_server.front.generate.formality import formality
-from seqserve_server.front.generate.languages import Affixes, affixes_of
+from seqserve_server.front.generate.languages import affixes_of
 from seqserve_server.front.generate.numbers import numbers
 from seqserve_server.front.generate.protected import protected
-from seqserve_server.front.generate.records import Asked, Feature, Options, has_prefix
+from seqserve_server.front.generate.records import Affixes, Asked, Feature, Options, has_prefix
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
-from seqserve_server.front.generate.terms import terms, tokenized_terms
+from seqserve_server.front.generate.terms import drafts, terms, tokenized_terms
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.text.glossary import Glossary
 from seqserve_server.text.splitting import DEFAULT_LANGUAGE, Segmentation

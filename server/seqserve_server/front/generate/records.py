@@ -16,7 +16,6 @@ from seqserve_server.artifact.pairs import Leg
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
-from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.text.glossary import Glossary
 from seqserve_server.text.protected import without
@@ -32,6 +31,26 @@ PREFIXES = ("target_prefix", "target_prefix_tokens")
 def has_prefix(options: generation_pb2.GenerationOptions) -> bool:
     """Returns whether a request sets the prefix of its target."""
     return any(getattr(options, name) for name in PREFIXES)
+
+
+class Affixes(NamedTuple):
+    """Tokens around a request's source and target."""
+
+    text: str = ""
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    """Token ids after the end token of the source."""
+    target: tuple[int, ...] = ()
+    """Token ids of every hypothesis before its text."""
+    start_token: int | None = None
+    """Token id that the decoder reads first; None for the model's own."""
+
+    def with_special_tokens(self, source: list[int]) -> list[int]:
+        """Returns all that the model reads for the token ids of a text."""
+        return [*self.before, *source, *self.after] if self.before or self.after else source
+
+
+NO_AFFIXES = Affixes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from operator import eq, mul
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.front.generate.alignment import attention_rows
 from seqserve_server.front.generate.records import Hop, Part
 from seqserve_server.text.protected import without
 from seqserve_server.text.tokenizer import Tokenizer
@@ -54,7 +53,7 @@ def response_of(
                 hypothesis.score, hypothesis.token_ids, len(tokens), len(options.decoding.prefix)
             )
         if options.returns_attention:
-            rows = attention_rows(hypothesis, len(tokens))
+            rows = hypothesis.attention_rows(len(tokens))
             message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
         for feature in options.features:
             feature.write(part, hypothesis, message)

@@ -56,7 +56,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
         response = call.record_single(await answer(job, job.sources[0]))
-        call.count_use(len(request.source), _tokens_of(response))
+        call.used(len(request.source), response)
         return response
 
     async def GenerateStream(
@@ -89,7 +89,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 each = await anext(in_order)
                 try:
                     response = each.result()
-                    call.count_use(len(request.sources[place]), _tokens_of(response))
+                    call.used(len(request.sources[place]), response)
                     data = encoded_list(RESPONSE, [response.SerializeToString()])
                 except ServiceError as error:
                     # No response, and so no tokens.
@@ -151,7 +151,3 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
 def _tokens(source: Source | ServiceError) -> int:
     return source.num_tokens if isinstance(source, Source) else 0
-
-
-def _tokens_of(response: generation_pb2.GenerateResponse) -> int:
-    return response.source_tokens + response.generated_tokens

@@ -8,6 +8,7 @@ from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
+from seqserve_server.contract.limits import MAX_SOURCES
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.job import Job, Window, longest_wait_s, reserve
 from seqserve_server.front.generate.records import GenerateRequest, Options, Part, Route, Source
@@ -15,7 +16,6 @@ from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.text.quantities.reading import has_digit
 from seqserve_server.text.splitting import Segmentation, Span, split, wrap
 
-MAX_SOURCES = 1024
 MAX_CHARACTERS = 1_000_000
 """Longest text that is divided, in code points."""
 MAX_SEGMENTS = 4096

@@ -1,4 +1,4 @@
-"""Terms: translations of words or phrases that a source contains."""
+"""Terms and drafts: what a request knows of its target, for words of the source or as a whole."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,13 +7,15 @@ from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.contract.options import DecodingOptions, TokenIds, missing_terms
+from seqserve_server.contract.options import DecodingOptions, TokenIds, fault_of_term, missing_terms
 from seqserve_server.front.generate.records import STRING_BYTES, Asked, Feature, Part
 from seqserve_server.text.glossary import TermIndex, fault_of
 from seqserve_server.text.tokenizer import Tokenizer
 
 Term = generation_pb2.Term
 _MAX_TERMS = DECLARATIONS["terms"].max_items
+_MAX_DRAFT = 16_384
+"""Characters of a draft."""
 _BEAM_SIZE = 5
 """Beams of a greedy request where a term applies: fewer put terms where they do not belong."""
 
@@ -34,7 +36,7 @@ def terms(asked: Asked) -> Feature | None:
     """Returns the feature, if the request has terms or a glossary; checks its own targets."""
     own = asked.options.terms
     for term, target in zip(own, asked.decoding.terms, strict=True):
-        if fault := fault_of_tokens(target, asked.decoding, asked.ends):
+        if fault := fault_of_term(target, asked.decoding, asked.ends):
             raise _wrong(f"have the target {term.target!r:.80}, which has a token that {fault}")
     return _Terms(asked) if own or asked.glossary else None
 
@@ -108,7 +110,7 @@ class _Terms(Feature):
         return (
             len(others) < _MAX_TERMS
             and bool(target)
-            and not fault_of_tokens(target, options, self._ends)
+            and not fault_of_term(target, options, self._ends)
             and self._needed([*others, target]) <= options.max_decoding_length
         )
 
@@ -117,17 +119,6 @@ class _Terms(Feature):
         prefix = self._decoding.prefix
         missing = missing_terms(targets, prefix)
         return len(prefix) + sum(len(targets[index]) for index in missing)
-
-
-def fault_of_tokens(target: TokenIds, options: DecodingOptions, ends: set[int]) -> str:
-    """Returns why no hypothesis can have the tokens of a target; empty if one can."""
-    if not options.suppressed_tokens.isdisjoint(target):
-        return "is suppressed"
-    if not ends.isdisjoint(target):
-        return "ends a hypothesis"
-    if options.vocabulary and not set(options.vocabulary).issuperset(target):
-        return "is not in vocabulary_allow"
-    return ""
 
 
 def _ids(target: str, tokenizer: Tokenizer) -> TokenIds:
@@ -139,3 +130,37 @@ def _ids(target: str, tokenizer: Tokenizer) -> TokenIds:
 
 def _wrong(reason: str) -> InvalidRequest:
     return InvalidRequest("options.terms", reason)
+
+
+def drafts(asked: Asked) -> Feature | None:
+    """Returns the feature, if the request has it and its search can follow a draft."""
+    options, decoding, tokenizer = asked.options, asked.decoding, asked.model.tokenizer
+    text = options.target_draft
+    if len(text) > _MAX_DRAFT:
+        reason = f"has {len(text):,} characters; at most {_MAX_DRAFT:,} are read"
+        raise InvalidRequest("options.target_draft", reason)
+    if not decoding.follows_drafts or not (text or options.draft_source):
+        return None
+    return _Drafts("" if options.draft_source else text, decoding, tokenizer)
+
+
+class _Drafts(Feature):
+    """Has a text as the draft of a target; without one, each part is the draft of its own."""
+
+    def __init__(self, text: str, decoding: DecodingOptions, tokenizer: Tokenizer) -> None:
+        self._prefix, self._tokenizer = decoding.prefix, tokenizer
+        self._draft = self._of(text)[: decoding.max_decoding_length + 1] if text else None
+
+    def read(self, part: Part) -> Part:
+        # With terms the search of a part follows none.
+        if not (part.tokens and part.decoding.follows_drafts):
+            return part
+        return part._replace(draft=self._draft or self._of(part.text))
+
+    def read_divided(self, parts: list[Part]) -> list[Part]:
+        # A text is for the whole target, not for its parts.
+        return [part._replace(draft=()) for part in parts] if self._draft else parts
+
+    def _of(self, text: str) -> TokenIds:
+        prefix, draft = self._prefix, tuple(self._tokenizer.encode_target(text))
+        return draft if draft[: len(prefix)] == prefix else prefix + draft

@@ -14,7 +14,6 @@ from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.models.lifecycle import Entry, ModelState
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
@@ -35,8 +34,7 @@ class Deployment:
     """Loads and unloads versions and moves their entries through the states."""
 
     def __init__(self, loader: Loader, metrics: Metrics, drain_timeout_s: float) -> None:
-        self._loader = loader
-        self._metrics = metrics
+        self.loader, self.metrics = loader, metrics
         self._drain_timeout_s = drain_timeout_s
         self.engines: dict[Entry, LaunchedGroup] = {}
         """Engines of the versions that are loading or loaded."""
@@ -63,17 +61,17 @@ class Deployment:
         began_s = time.perf_counter()
         for entry in entries:
             entry.move(ModelState.LOADING)
-            self.engines[entry] = self._loader.begin(entry.name, entry.version)
+            self.engines[entry] = self.loader.begin(entry.name, entry.version)
         for entry in entries:
             try:
-                model = self._loader.load(entry.name, entry.version, self.engines[entry])
+                entry.model = self.loader.load(entry.name, entry.version, self.engines[entry])
             except (ProviderError, StartupError):
                 # The cause is this server's configuration: every other version would fail too.
                 raise
             except Exception as error:
                 self.fail(entry, error)
             else:
-                self._finish(entry, model, time.perf_counter() - began_s)
+                self._finish(entry, time.perf_counter() - began_s)
 
     async def start(self, entry: Entry) -> None:
         """Connects the engine of a loaded version to the event loop."""
@@ -128,17 +126,17 @@ class Deployment:
     async def _load(self, entry: Entry) -> None:
         began_s = time.perf_counter()
         try:
-            engine = await asyncio.to_thread(self._loader.begin, entry.name, entry.version)
+            engine = await asyncio.to_thread(self.loader.begin, entry.name, entry.version)
             self.engines[entry] = engine
             try:
-                model = await self._start_up(entry, engine)
+                await self._start_up(entry, engine)
             except BaseException:
                 await engine.stop()
                 raise
         except Exception as error:
             self.fail(entry, error)
         else:
-            self._finish(entry, model, time.perf_counter() - began_s)
+            self._finish(entry, time.perf_counter() - began_s)
             # It may have failed already.
             entry.follow_engine()
 
@@ -153,10 +151,10 @@ class Deployment:
         if model.answers is not None:
             model.answers.close()
         manifest = model.manifest
-        self._metrics.model_unloaded(
+        self.metrics.model_unloaded(
             manifest.name, manifest.version, manifest.precision, model.provider.value
         )
-        self._metrics.forget_model_later(manifest.name, manifest.version)
+        self.metrics.forget_model_later(manifest.name, manifest.version)
         entry.model = None
         del self.engines[entry]
         entry.move(ModelState.AVAILABLE)
@@ -164,22 +162,23 @@ class Deployment:
         fields = {"model": entry.label, "all_finished": all_finished, "seconds": seconds}
         logs.event("model unloaded", fields)
 
-    async def _start_up(self, entry: Entry, engine: LaunchedGroup) -> ServedModel:
+    async def _start_up(self, entry: Entry, engine: LaunchedGroup) -> None:
         if self._closed:
             engine.close()
-        model = await asyncio.to_thread(self._loader.load, entry.name, entry.version, engine)
+        model = await asyncio.to_thread(self.loader.load, entry.name, entry.version, engine)
         if self._closed:
             raise EngineFault("the server stops")
         await self.start(entry)
         await self.on_started(entry)
-        return model
-
-    def _finish(self, entry: Entry, model: ServedModel, seconds: float) -> None:
         entry.model = model
+
+    def _finish(self, entry: Entry, seconds: float) -> None:
+        model = entry.model
+        assert model is not None
         entry.move(ModelState.READY)
         precision, engine = model.manifest.precision, model.engine
         provider = model.provider.value
-        self._metrics.model_loaded(entry.name, entry.version, precision, provider, engine, seconds)
+        self.metrics.model_loaded(entry.name, entry.version, precision, provider, engine, seconds)
         fields = {
             "model": entry.label,
             "precision": precision,
@@ -204,7 +203,7 @@ class Deployment:
             _log.error("model %s", entry.label, exc_info=error)
             reason = f"{entry.label}: cannot be read: {type(error).__name__}: {error}"
         # Clients see the reason, but not where the repository is on this machine.
-        entry.move(ModelState.FAILED, reason.replace(f"{self._loader.repository}{os.sep}", ""))
-        self._metrics.model_failed()
+        entry.move(ModelState.FAILED, reason.replace(f"{self.loader.repository}{os.sep}", ""))
+        self.metrics.model_failed()
         fields = {"model": entry.label, "reason": entry.reason}
         logs.event("model failed", fields, logging.ERROR)

@@ -11,8 +11,13 @@ from pathlib import Path
 
 from seqserve.errors import OptionError
 from seqserve_server.artifact import manifest
-from seqserve_server.artifact.files import Files, files_of
-from seqserve_server.artifact.repository import DEFAULT_FILE, default_of, list_folders
+from seqserve_server.artifact.repository import (
+    DEFAULT_FILE,
+    Files,
+    default_of,
+    files_of,
+    list_folders,
+)
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.process import logs

@@ -15,10 +15,8 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import ArtifactError, Draining, ModelUnavailable, QueueFull
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.lifecycle import Control, Entry, ModelState
-from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.overload.memory import FairShare
-from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import logs
 
 PAUSE_S = 5.0
@@ -38,27 +36,18 @@ class _Read(NamedTuple):
 class OnDemand:
     """Loads versions when calls need them, and unloads others for them."""
 
-    def __init__(
-        self,
-        repository: Repository,
-        deployment: Deployment,
-        loader: Loader,
-        metrics: Metrics,
-        max_bytes: int,
-    ) -> None:
+    def __init__(self, repository: Repository, deployment: Deployment, max_bytes: int) -> None:
         """Knows no version before :meth:`take`; all loaded ones have at most ``max_bytes``."""
         self._repository = repository
         self._deployment = deployment
-        self._loader = loader
-        self._metrics = metrics
         self._max_bytes = max_bytes
         self._loads: dict[Entry, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._callers: Counter[Entry] = Counter()
-        limits = loader.limits
+        limits = deployment.loader.limits
         self._waiting = FairShare(limits.max_queue + limits.slots, limits.caller_share)
         repository.load_on_call = self.load
-        metrics.show_loaded_bytes(lambda: self.loaded_bytes)
+        deployment.metrics.show_loaded_bytes(lambda: self.loaded_bytes)
 
     @property
     def loaded_bytes(self) -> int:
@@ -150,7 +139,7 @@ class OnDemand:
         while self.loaded_bytes + entry.num_bytes > self._max_bytes:
             if (unused := self._unused()) is not None:
                 logs.event("model makes room", {"model": unused.label, "for": entry.label})
-                self._metrics.evictions.inc()
+                self._deployment.metrics.evictions.inc()
                 self._deployment.begin_unload(unused)
                 await self._deployment.until_settled(unused)
             elif time.monotonic() > end_s:
@@ -175,8 +164,9 @@ class OnDemand:
 
     def _read(self, entry: Entry) -> _Read:
         try:
-            manifest = self._loader.manifest(entry.name, entry.version)
-            num_bytes = self._loader.num_bytes(manifest)
+            loader = self._deployment.loader
+            manifest = loader.manifest(entry.name, entry.version)
+            num_bytes = loader.num_bytes(manifest)
         except Exception as error:
             return _Read(entry, error)
         if num_bytes > self._max_bytes:

@@ -16,8 +16,6 @@ Weights: TypeAlias = Mapping[int, int]
 """Traffic weight of each version; a version without an entry has weight 0."""
 
 MAX_WEIGHT = 1_000_000
-# Characters that an error message repeats of an unknown name.
-_MAX_NAME_CHARACTERS = 64
 
 _RETRYABLE = {
     ModelState.LOADING: "is loading; call again soon",
@@ -194,7 +192,7 @@ def _unknown(name: str, version: int) -> str:
     if not name:
         return "name a model (--model): the server has several and no --default-model"
     # A client may send a name as long as a message.
-    shown = name if len(name) <= _MAX_NAME_CHARACTERS else name[:_MAX_NAME_CHARACTERS] + "…"
+    shown = name if len(name) <= errors.MAX_NAME else name[: errors.MAX_NAME] + "…"
     unknown = f"no model {shown!r}" + (f" of version {version}" if version else "")
     # A label, as logs and errors show it, may have been sent instead of a name.
     model, _, number = shown.rpartition("/")

@@ -75,9 +75,7 @@ class Rollout:
         self.deployment.on_settled = self._apply
         self._on_demand: OnDemand | None = None
         if max_loaded_bytes:
-            self._on_demand = OnDemand(
-                repository, self.deployment, loader, metrics, max_loaded_bytes
-            )
+            self._on_demand = OnDemand(repository, self.deployment, max_loaded_bytes)
         self._keep = keep
         self._interval_s = interval_s
         self._watching: asyncio.Task[None] | None = None

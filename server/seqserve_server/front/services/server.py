@@ -162,7 +162,7 @@ class Server:
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout, self._glossaries, self._usage)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
-        inference = InferenceServicer(self._rollout, metrics, directory, self._draining)
+        inference = InferenceServicer(self._rollout, metrics, self._glossaries, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         add_reflection((*_SERVICES, health.SERVICE_NAME), self._server)
@@ -183,6 +183,21 @@ def read_files(options: ServeOptions) -> tuple[Security, GlossaryFolder]:
     security, glossaries = security_of(options), GlossaryFolder(options.glossaries)
     glossaries.open()
     return security, glossaries
+
+
+def tracing_of(options: ServeOptions) -> Tracing | None:
+    """Begins to trace calls, if the options say so."""
+    if not options.otlp_endpoint:
+        return None
+    try:
+        # OpenTelemetry is there only with an extra.
+        from seqserve_server.front.telemetry.tracing import tracing_to
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"--otlp-endpoint needs {error.name!r}, which is not installed:"
+            " pip install 'seqserve[tracing]'"
+        ) from None
+    return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
 
 
 _ALL_IPV4, _ALL_IPV6 = "0.0.0.0", "::"

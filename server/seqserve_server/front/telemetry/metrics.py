@@ -6,7 +6,7 @@ have the same relative precision at 1 ms as at 10 s.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -26,7 +26,7 @@ from seqserve_server.front.telemetry.call_metrics import (
     gauge,
 )
 from seqserve_server.front.telemetry.call_record import rejection_of
-from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
+from seqserve_server.front.telemetry.engine_metrics import EnginesCollector, process_families
 
 # By then a scraper has seen the last counts of a version that was unloaded.
 _LAST_SCRAPE_S = 120.0
@@ -56,8 +56,7 @@ class Metrics:
         self.registry = prometheus.CollectorRegistry()
         self.calls = prometheus.CollectorRegistry()
         """Counters of a front; part of :attr:`registry`."""
-        self.read_calls: Callable[[], Iterable[Metric]] = self.calls.collect
-        """Reads what the fronts have counted; set where this is not one."""
+        self._read_calls: Callable[[], Iterable[Metric]] = self.calls.collect
         prometheus.ProcessCollector(registry=self.registry)
         prometheus.PlatformCollector(registry=self.registry)
         self._engines = EnginesCollector()
@@ -73,7 +72,7 @@ class Metrics:
         for collector in (self._calls, self._cache, _Families(self._file_families)):
             self.calls.register(collector)
         versions = _Families(self._version_families)
-        for each in (self._engines, versions, _Families(lambda: self.read_calls())):
+        for each in (self._engines, versions, _Families(lambda: self._read_calls())):
             self.registry.register(each)
         of_calls = partial(prometheus.Counter, namespace="seqserve", registry=self.calls)
         text = "Requests refused before they could wait."
@@ -104,6 +103,16 @@ class Metrics:
         ):
             gauge = prometheus.Gauge(f"seqserve_{name}", text, registry=self.calls)
             gauge.set_function(count)
+
+    def show_fronts(
+        self,
+        read_calls: Callable[[], Iterable[Metric]],
+        read_processes: Callable[[], Iterable[tuple[Sequence[str], int, Sequence[int]]]],
+    ) -> None:
+        """Sets the functions that read what all fronts have counted, and their processes."""
+        self._read_calls = read_calls
+        processes = _Families(lambda: process_families("front", read_processes(), ["front"]))
+        self.registry.register(processes)
 
     def show_calls_never_accepted(self, count: Callable[[], int]) -> None:
         """Sets the function that counts the calls that reached gRPC, but not the server."""

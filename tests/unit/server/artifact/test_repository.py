@@ -9,11 +9,11 @@ import pytest
 from tests.support.logged import logged
 
 from seqserve_server.artifact import repository as layout
-from seqserve_server.artifact.files import files_of
 from seqserve_server.artifact.repository import (
     MODELS,
     Listing,
     check_inside,
+    files_of,
     list_folders,
     standard_repository,
 )

@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
+from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError, Unreadable
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.call.server_call import ServerCall, Unreadable
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.answer import answer, counted_stream
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.records import GenerateRequest, Source
@@ -159,7 +159,7 @@ class InferenceServicer(ModelControlServicer):
         inference = InferenceRequest.read(request, model.manifest)
         generate = inference.generate_request()
         try:
-            route = route_to([model], generate, self._directory.glossaries, call)
+            route = route_to([model], generate, self._glossaries, call)
             return inference, await read(generate, route, call)
         except InvalidRequest as error:
             raise renamed(error, 0) from None
@@ -200,8 +200,7 @@ def _record(
     for source, response in zip(job.sources, responses, strict=True):
         call.record_one_of_many(response)
         if isinstance(source, Source):
-            tokens = response.source_tokens + response.generated_tokens
-            call.count_use(len(source.text), tokens)
+            call.used(len(source.text), response)
 
 
 async def _all(job: Job) -> list[generation_pb2.GenerateResponse]:

@@ -14,8 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from seqserve.declarations import DECLARATIONS
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.services.open_inference.tensors import MAX_NAME
+from seqserve_server.contract.errors import MAX_NAME, InvalidRequest
 
 Options = generation_pb2.GenerationOptions
 Parameter = open_inference_pb2.InferParameter

@@ -17,8 +17,8 @@ from typing import Any
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.generate.source import MAX_SOURCES
+from seqserve_server.contract.errors import MAX_NAME, InvalidRequest
+from seqserve_server.contract.limits import MAX_SOURCES
 
 Hypothesis = generation_pb2.Hypothesis
 Metadata = open_inference_pb2.ModelMetadataResponse
@@ -29,8 +29,6 @@ Response = open_inference_pb2.ModelInferResponse
 TEXT = "text"
 """The one input of every model."""
 BYTES, FP32 = "BYTES", "FP32"
-MAX_NAME = 64
-"""Max. characters of a client's text that an error repeats."""
 
 _LENGTH = struct.Struct("<I")
 _RAW = "raw_input_contents"

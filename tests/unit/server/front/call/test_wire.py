@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.server.front.service import Service, details, failure
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.call.server_call import Unreadable
+from seqserve_server.contract.errors import Unreadable
 from seqserve_server.front.call.wire import encoded_list, salvaged, tolerant
 
 REQUEST = generation_pb2.GenerateRequest

@@ -25,7 +25,7 @@ from seqserve_server.front.fronts.shared_versions import (
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.process import child_process
+from seqserve_server.process import processes as child_process
 
 HANG_S = 30.0
 VERSION = "m", 1

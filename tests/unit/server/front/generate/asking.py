@@ -6,8 +6,7 @@ from tests.unit.server.front.echo import MAX_TARGET, echo_model
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.generate.languages import NO_AFFIXES
-from seqserve_server.front.generate.records import Asked, Part
+from seqserve_server.front.generate.records import NO_AFFIXES, Asked, Part
 from seqserve_server.front.models.loaded_model import LoadedModel
 from seqserve_server.text.glossary import Glossary
 from seqserve_server.text.splitting import Span

@@ -15,8 +15,8 @@ from tests.unit.server.front.service import Service, details, failure, request, 
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
-from seqserve_server.contract.errors import Draining, InvalidRequest
-from seqserve_server.front.call.server_call import ServerCall, Unreadable
+from seqserve_server.contract.errors import Draining, InvalidRequest, Unreadable
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.bulk import Bulk
 
 METHOD = "GenerationService.GenerateBulk"

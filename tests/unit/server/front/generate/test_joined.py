@@ -1,37 +1,101 @@
-from itertools import chain
+from collections.abc import Sequence
 
 import pytest
 
-from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.generate.joined import TextJoiner
-from seqserve_server.text.splitting import Segmentation, split
+from seqserve.v1 import generation_pb2 as pb
+from seqserve_server.front.generate.joined import composed
+
+Place = tuple[int, int, int, int]
+"""Where a source token begins and ends, then where a target token does."""
 
 
-def joined(source: str, *texts: str, language: str = "en") -> str:
-    joint = TextJoiner(source)
-    spans = chain.from_iterable(split(source, Segmentation(SegmentationMode.SENTENCES, language)))
-    pieces = [joint.add(span, text) for span, text in zip(spans, texts, strict=True)]
-    text = "".join(pieces)
-    assert joint.length == len(text)
-    return text + joint.rest()
+def alignment(places: Sequence[Place]) -> pb.Alignment:
+    columns = [list(column) for column in zip(*places, strict=True)] or [[], [], [], []]
+    names = ("source_begins", "source_ends", "target_begins", "target_ends")
+    return pb.Alignment(**dict(zip(names, columns, strict=True)))
 
 
-def test_white_space_comes_back() -> None:
-    assert joined("\n  a.\r\n\r\n\tb.  \n", "x", "yy") == "\n  x\r\n\r\n\tyy  \n"
+def places(message: pb.Alignment) -> list[Place]:
+    columns = (
+        message.source_begins,
+        message.source_ends,
+        message.target_begins,
+        message.target_ends,
+    )
+    return list(zip(*columns, strict=True))
 
 
-def test_a_space_is_added_where_the_script_of_the_source_has_none() -> None:
-    assert joined("今日は。行こう！", "Hello.", "Let's go!", language="ja") == "Hello. Let's go!"
+def answer(text: str, *aligned: Place, confidence: float | None = 0.5) -> pb.GenerateResponse:
+    hypothesis = pb.Hypothesis(text=text, alignment=alignment(aligned), confidence=confidence)
+    timings = pb.Timings(queue_ms=1, encode_ms=2, decode_ms=3, first_token_ms=4, total_ms=5)
+    return pb.GenerateResponse(
+        model="m", hypotheses=[hypothesis], source_tokens=7, generated_tokens=8, timings=timings
+    )
 
 
-def test_none_is_added_between_answers_in_such_a_script() -> None:
-    assert joined("今日は。行こう！", "你好。", "走吧！", language="ja") == "你好。走吧！"
+def test_a_place_is_where_the_text_between_comes_from() -> None:
+    # "커피 좋다" → "coffee is good" → "Kaffee ist gut"
+    first = answer("coffee is good", (0, 2, 0, 6), (3, 5, 7, 9), (3, 5, 10, 14))
+    second = answer("Kaffee ist gut", (0, 6, 0, 6), (7, 9, 7, 10), (10, 14, 11, 14))
+    [hypothesis] = composed(first, second).hypotheses
+    assert places(hypothesis.alignment) == [(0, 2, 0, 6), (3, 5, 7, 10), (3, 5, 11, 14)]
 
 
-def test_none_is_added_where_the_script_has_spaces() -> None:
-    assert joined("Hello world.This too.", "Hallo.", "Dies.") == "Hallo.Dies."
+def test_of_several_tokens_between_the_one_with_most_characters_in_common_counts() -> None:
+    first = answer("abcdef", (0, 1, 0, 2), (1, 2, 2, 6))
+    second = answer("x", (1, 5, 0, 1))
+    assert places(composed(first, second).hypotheses[0].alignment) == [(1, 2, 0, 1)]
 
 
-@pytest.mark.parametrize("empty", [("", "b"), ("a", ""), ("", "")])
-def test_an_empty_answer_gets_no_space(empty: tuple[str, str]) -> None:
-    assert joined("今日は。行こう！", *empty, language="ja") == "".join(empty)
+def test_a_token_from_nowhere_is_left_out() -> None:
+    first = answer("ab cd", (0, 2, 0, 2))
+    second = answer("x y", (0, 2, 0, 1), (3, 5, 2, 3))
+    assert places(composed(first, second).hypotheses[0].alignment) == [(0, 2, 0, 1)]
+
+
+def test_places_in_segments_of_the_text_between_count_from_where_they_begin() -> None:
+    first = answer("Ab. Cd.", (0, 1, 0, 2), (2, 3, 4, 6))
+    segments = [
+        pb.Segment(
+            source_begin=begin,
+            target_begin=begin,
+            hypotheses=[pb.Hypothesis(text="Xy.", alignment=alignment([(0, 2, 0, 2)]))],
+        )
+        for begin in (0, 4)
+    ]
+    second = answer("Xy. Xy.")
+    second.segments.extend(segments)
+    result = composed(first, second)
+    assert places(result.hypotheses[0].alignment) == [(0, 1, 0, 2), (2, 3, 4, 6)]
+    assert not result.segments
+
+
+def test_confidences_multiply_and_the_counts_are_those_of_the_ends() -> None:
+    first, second = answer("a", confidence=0.8), answer("b", confidence=0.5)
+    first.source_tokens, second.source_tokens = 3, 4
+    first.source_warnings.append(pb.SOURCE_WARNING_MARKUP)
+    second.source_warnings.append(pb.SOURCE_WARNING_OTHER_SCRIPT)
+    result = composed(first, second)
+    assert result.hypotheses[0].confidence == pytest.approx(0.4)
+    assert (result.source_tokens, result.generated_tokens) == (3, 8)
+    assert list(result.source_warnings) == [pb.SOURCE_WARNING_MARKUP]
+    assert (result.timings.queue_ms, result.timings.encode_ms) == (1, 4)
+    assert second.hypotheses[0].confidence == pytest.approx(0.5)
+
+
+def test_an_answer_without_scores_has_no_confidence() -> None:
+    result = composed(answer("a", confidence=None), answer("b", confidence=None))
+    assert not result.hypotheses[0].HasField("confidence")
+
+
+def test_warnings_of_both_models_have_no_place_in_the_text_between() -> None:
+    first, second = answer("a"), answer("b")
+    lost = {"source_text": "7", "source_begin": 3, "source_end": 4}
+    added = {"target_text": "8", "target_begin": 5, "target_end": 6}
+    for each in (first, second):
+        each.hypotheses[0].warnings.add(**lost, **added)
+    [hypothesis] = composed(first, second).hypotheses
+    one, other = hypothesis.warnings
+    assert (one.source_begin, one.source_end, one.target_begin, one.target_end) == (3, 4, 0, 0)
+    assert (other.source_begin, other.source_end) == (0, 0)
+    assert (other.target_begin, other.target_end) == (5, 6)

@@ -11,8 +11,9 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.generate.languages import Affixes, affixes_of
+from seqserve_server.front.generate.languages import affixes_of
 from seqserve_server.front.generate.options import compile_options
+from seqserve_server.front.generate.records import Affixes
 
 TOKENIZER = byte_tokenizer()
 EN, DE, FR = "E", "D", "F"

@@ -6,9 +6,8 @@ from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, echo_model
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, SegmentationMode
-from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Options
+from seqserve_server.front.generate.records import NO_AFFIXES, Affixes, Options
 from seqserve_server.front.generate.scoring import target_tokens
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now

@@ -28,10 +28,10 @@ from seqserve_server.contract.errors import DeadlinePassed, QueueFull, Stage, St
 from seqserve_server.contract.events import Event, Failed, TargetScored, Timeline
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec
-from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tokens import Tokens
+from seqserve_server.front.services import server
 from seqserve_server.front.telemetry.call_record import OK, CallRecord, EndedRequest, Trace
 from seqserve_server.front.telemetry.scrape import render
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
@@ -459,8 +459,8 @@ def test_endpoint_that_is_none(endpoint: str) -> None:
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert app.tracing_of(ServeOptions()) is None
+    assert server.tracing_of(ServeOptions()) is None
     monkeypatch.delitem(sys.modules, "seqserve_server.front.telemetry.tracing")
     monkeypatch.setitem(sys.modules, "opentelemetry.context", None)
     with pytest.raises(StartupError, match=r"--otlp-endpoint.*pip install 'seqserve\[tracing\]'"):
-        app.tracing_of(ServeOptions(otlp_endpoint="http://localhost:4317"))
+        server.tracing_of(ServeOptions(otlp_endpoint="http://localhost:4317"))

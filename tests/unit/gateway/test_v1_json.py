@@ -10,7 +10,7 @@ from tests.unit.client.answers import answer
 
 from seqserve.v1 import generation_pb2
 from seqserve_gateway.failure import Failure
-from seqserve_gateway.messages import message_of, text_of
+from seqserve_gateway.v1 import message_of, text_of
 
 
 def read(body: str | bytes) -> generation_pb2.GenerateRequest:

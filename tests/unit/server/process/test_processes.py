@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from seqserve_server.process import child_process
+from seqserve_server.process import processes as child_process
 
 
 def python(code: str) -> subprocess.Popen[bytes]:
