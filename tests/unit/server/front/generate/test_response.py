@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.echo import echo_model, manifest
+from tests.unit.server.front.generate.asking import TOKENIZER
 from tests.unit.server.front.generate.written import written
 
 from seqserve.v1 import generation_pb2
@@ -18,7 +19,6 @@ from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.text.splitting import Span
 
-TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(version=3), TOKENIZER)
 UNK = MODEL.manifest.tokens.unk
 SOURCE = TOKENIZER.encode("xyz")
