@@ -49,23 +49,15 @@ def test_step_counts_once_for_each_row_that_waited(recorder: StatsRecorder) -> N
 
 
 def test_sources_and_first_tokens(recorder: StatsRecorder) -> None:
-    recorder.encoded([7, 7, 7], duration_s=0.002)
-    recorder.first_tokens([request(arrived_s=10.0, encode_began_s=10.5, first_token_s=12.0)])
-    stats = recorder.snapshot()
-    assert stats.totals["source_tokens"] == 21
-    assert up_to(stats, "source_tokens", "4.0") == 0
-    assert up_to(stats, "source_tokens", "8.0") == 3
-    assert observed(stats, "encode_duration_seconds") == pytest.approx((1, 0.002))
-    assert observed(stats, "queue_duration_seconds") == pytest.approx((1, 0.5))
-    assert observed(stats, "time_to_first_token_seconds") == pytest.approx((1, 2.0))
-
-
-def test_sources_encoded_together_are_counted_by_their_own_lengths(recorder: StatsRecorder) -> None:
     recorder.encoded([2, 100], duration_s=0.002)
+    recorder.first_tokens([request(arrived_s=10.0, encode_began_s=10.5, first_token_s=12.0)])
     stats = recorder.snapshot()
     assert stats.totals["source_tokens"] == 102
     for bound, count in (("2.0", 1), ("64.0", 1), ("128.0", 2)):
         assert up_to(stats, "source_tokens", bound) == count
+    assert observed(stats, "encode_duration_seconds") == pytest.approx((1, 0.002))
+    assert observed(stats, "queue_duration_seconds") == pytest.approx((1, 0.5))
+    assert observed(stats, "time_to_first_token_seconds") == pytest.approx((1, 2.0))
 
 
 def test_ends_are_counted(recorder: StatsRecorder) -> None:

@@ -10,7 +10,7 @@ from tests.unit.server.front.service import Service, details, failure, request
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -189,17 +189,6 @@ def terms_of(specs: list[GenerateSpec]) -> list[list[str]]:
     return [[decode(words) for words in spec.options.terms] for spec in specs]
 
 
-async def test_terms_of_the_source_go_to_the_engine_and_come_back(
-    service: Service, unmet: list[GenerateSpec]
-) -> None:
-    asked = request("tea and cake", beam_size=2, terms=[CAKE, TEA])
-    answer = await service.generation.Generate(asked)
-    *_, last = [message async for message in service.generation.GenerateStream(asked)]
-    assert terms_of(unmet) == [["Kuchen", "Tee"]] * 2
-    assert list(answer.hypotheses[0].unmet_terms) == [TEA]
-    assert list(last.result.hypotheses[0].unmet_terms) == [TEA]
-
-
 async def test_each_source_of_a_batch_has_its_own_terms(
     service: Service, unmet: list[GenerateSpec]
 ) -> None:
@@ -211,26 +200,9 @@ async def test_each_source_of_a_batch_has_its_own_terms(
     assert [list(each.unmet_terms) for each in hypotheses] == [[], [], [CAKE], []]
 
 
-async def test_source_whose_terms_do_not_fit_fails_alone(
-    service: Service, unmet: list[GenerateSpec]
-) -> None:
-    asked = batch("tea", "tea and cake", beam_size=2, terms=[TEA, CAKE], max_decoding_length=8)
-    answer = await service.generation.GenerateBatch(asked)
-    good, bad = answer.outcomes
-    assert good.HasField("response")
-    assert (bad.failure.field, len(unmet)) == ("options.terms", 1)
-
-
 async def test_each_connection_and_each_batch_is_a_flow(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, specs: list[Spec]
 ) -> None:
-    specs, submit = [], service.remote.submit
-
-    def noted(spec: GenerateSpec, receive: Receive) -> int:
-        specs.append(spec)
-        return submit(spec, receive)
-
-    monkeypatch.setattr(service.remote, "submit", noted)
     for _ in range(2):
         await service.generation.Generate(request("a"))
     await service.generation.GenerateBatch(batch("b", "c"))
