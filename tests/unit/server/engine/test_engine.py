@@ -233,14 +233,6 @@ def test_worker_goes_on_if_events_cannot_be_delivered(
     assert "could not be delivered" in caplog.text
 
 
-def test_requests_from_before_the_start_are_answered(harness: Harness) -> None:
-    calls = [harness.submit(word) for word in range(5, 20)]
-    harness.engine.start()
-    for request in calls:
-        assert request.last == answer_of(request)
-    harness.wait_idle()
-
-
 def test_stop_fails_running_and_waiting_requests() -> None:
     harness = Harness(workers=1, slots=1)
     harness.gate.clear()

@@ -256,13 +256,6 @@ def test_cancel_of_an_ended_or_unknown_request_does_nothing(other: OtherEnd) -> 
     assert other.last(2) == expected([6, EOS], OPTIONS)
 
 
-def test_late_request_fails(other: OtherEnd) -> None:
-    other.submit(1, 5, deadline_s=time.monotonic() - 1.0)
-    event = other.last(1)
-    assert isinstance(event, Failed) and str(event.error) == "the deadline passed in queue"
-    assert other.stats_reply().stats.deadlines["queue"] == 1
-
-
 def test_statistics_count_from_the_start(other: OtherEnd) -> None:
     tokens = 0
     for number in range(1, 4):

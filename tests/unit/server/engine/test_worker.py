@@ -149,15 +149,6 @@ def test_sources_of_similar_length_are_encoded_together() -> None:
     stepper.finish(*requests)
 
 
-def test_source_that_cannot_be_encoded_does_not_affect_those_beside_it(stepper: Stepper) -> None:
-    good, bad, other = stepper.submit(5), stepper.submit(VOCABULARY_SIZE), stepper.submit(6)
-    stepper.step()
-    assert stepper.runtime.encoded == [[2, 2, 2], [2], [2], [2]]
-    stepper.finish()
-    assert stepper.error_of(bad)
-    stepper.assert_decoded(good, other)
-
-
 def test_encoding_is_metered_between_steps() -> None:
     stepper = Stepper(budget_tokens=6)
     for word in (5, 6, 7, 8):
@@ -188,16 +179,6 @@ def test_streamed_tokens_are_those_of_the_answer(stepper: Stepper) -> None:
     told = last.best.token_ids
     assert words == (told[:-1] if last.best.stop_reason is StopReason.LENGTH else told)
     stepper.assert_decoded(other)
-
-
-def test_only_streamed_rows_report_progress(stepper: Stepper) -> None:
-    requests = [stepper.submit(word, 6, shortest=9, streamed=word == 5) for word in (5, 6, 7)]
-    stepper.finish()
-    assert [len(stepper.events_of(request)) for request in requests] == [
-        len(expected(requests[0].spec.source, requests[0].options).best.token_ids),
-        1,
-        1,
-    ]
 
 
 def test_moved_row_keeps_its_deadline(stepper: Stepper) -> None:

@@ -134,12 +134,6 @@ def test_a_row_without_a_request_is_never_done() -> None:
     assert list(rows.step(END, END)) == [1]
 
 
-def test_rows_that_are_done_are_plain_integers_in_rising_order() -> None:
-    done = list(ScriptedRows(*[scored(1)] * 3).step(5, 6, 7))
-    assert done == [0, 1, 2]
-    assert {type(row) for row in done} == {int}
-
-
 def test_greedy_search_takes_the_most_probable_token() -> None:
     [found] = decode(after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.7, EOS: 0.3}}))
     assert found.token_ids == [A, C]
