@@ -27,9 +27,6 @@ NO = math.nan
 """The score of a token of a forced prefix."""
 
 
-TOP_TOKENS = [(5, -0.5), (6, -1.0)]
-
-
 def partial(*tokens: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
     """Makes a forced prefix and tokens after it; the log-probability of token n is -n."""
     found = [*[math.nan] * len(prefix), *(-float(token) for token in tokens)]
@@ -71,17 +68,6 @@ def test_what_is_returned_of_a_hypothesis_that_ends(
     assert found.score == -sum(tokens)
     assert found.normalized_score == pytest.approx(-sum(tokens) / len(prefix + tokens))
     assert (found.stop_reason, found.text_length) == (end.reason, end.text_length)
-
-
-def test_extending_a_hypothesis_does_not_change_it() -> None:
-    """Two beams may continue the same one."""
-    before = partial(1)
-    one = before.extended(2, -0.5, -1.5, TOP_TOKENS)
-    other = before.extended(3, math.nan, -1.0, [])
-    assert before == ([1], [-1.0], -1.0, [[(1, -1.0)]])
-    assert one == ([1, 2], [-1.0, -0.5], -1.5, [[(1, -1.0)], TOP_TOKENS])
-    assert other.token_ids == [1, 3]
-    assert (other.score, other.top_tokens) == (-1.0, [[(1, -1.0)], []])
 
 
 def test_only_what_was_requested_is_returned() -> None:
@@ -151,12 +137,6 @@ def test_an_interrupted_hypothesis_ranks_last() -> None:
 def test_an_interrupted_alternative_keeps_its_rank() -> None:
     cut = ended(1, -5.0, reason=StopReason.TIME_LIMIT)
     assert tokens_of(best([ended(2, -0.1).as_alternative(1), cut.as_alternative(0)], 9)) == [1, 2]
-
-
-def test_alternatives_come_in_the_order_of_their_indices() -> None:
-    some = [ended(1, -0.1).as_alternative(2), ended(2, -5.0).as_alternative(0)]
-    some.append(ended(3, -0.2).as_alternative(1))
-    assert tokens_of(best(some, 9)) == [2, 3, 1]
 
 
 def make_pool(num_searches: int, **options: Any) -> HypothesisPool:

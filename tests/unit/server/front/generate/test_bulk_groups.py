@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.unit.server.front.generate.test_bulk import (
     INVALID,
     METHOD,
-    NO_TEXT,
     PATH,
     bulk,
     texts,
@@ -113,16 +112,6 @@ async def test_further_requests_have_none_themselves(service: Service) -> None:
     found, _ = await answered(service.generation.GenerateBulk(sent))
     assert texts({number: found[number] for number in (1, 4)}) == {1: "good", 4: "also good"}
     assert {found[number].failure.field for number in (2, 3)} == {"more"}
-
-
-async def test_text_that_is_not_utf8_fails_its_own_request_alone(service: Service) -> None:
-    call = service.channel.stream_stream(PATH, response_deserializer=Response.FromString)
-    own, other = bulk(7, "good").SerializeToString(), bulk(9, "good too").SerializeToString()
-    bad = b"\x08\x08\x12\x04" + NO_TEXT
-    message = own + b"".join(b"\x1a" + bytes([len(each)]) + each for each in (bad, other))
-    found, _ = await answered(call([message]))
-    assert (found[8].failure.code, found.pop(8).failure.field) == (INVALID, "request")
-    assert texts(found) == {7: "good", 9: "good too"}
 
 
 async def test_no_more_are_in_flight_than_of_single_messages(service: Service) -> None:
