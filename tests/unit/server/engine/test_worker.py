@@ -168,7 +168,7 @@ def test_source_over_the_budget_still_gets_in() -> None:
 
 
 def test_streamed_tokens_are_those_of_the_answer(stepper: Stepper) -> None:
-    other = stepper.submit(9, 9)
+    other = stepper.submit(9, 9, shortest=9)
     request = stepper.submit(5, 6, streamed=True)
     stepper.finish()
     *progress, last = stepper.events_of(request)
