@@ -127,7 +127,6 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "end_ids": st.just((B, D)),
     "stops": st.just(("bb", "cca")),
     "prefix": st.lists(tokens, min_size=1, max_size=3).map(tuple),
-    "force_end_token": st.just(True),
     "return_scores": st.just(False),
     "return_token_scores": st.just(True),
     "return_top_tokens": st.integers(1, 5),

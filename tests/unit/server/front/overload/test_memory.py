@@ -102,6 +102,18 @@ async def test_a_cancelled_call_waits_no_longer_and_holds_nothing() -> None:
     assert (memory.reserved_bytes, memory.num_waiting) == (0, 0)
 
 
+async def test_a_call_that_is_cancelled_first_is_not_served() -> None:
+    memory = FairMemory(1000 * MB)
+    held = await memory.reserve("a", 500 * MB)
+    waits = [begun(memory, "a", 100 * MB) for _ in range(2)]
+    await settled()
+    waits[0].cancel()
+    held.release()
+    await settled()
+    assert waits[0].cancelled()
+    assert waits[1].result().size == memory.reserved_bytes == 100 * MB
+
+
 async def test_a_wait_has_an_end() -> None:
     memory = FairMemory(1000 * MB)
     await memory.reserve("a", 500 * MB)
