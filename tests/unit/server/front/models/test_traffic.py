@@ -12,6 +12,13 @@ WEIGHTS = st.dictionaries(st.integers(1, 9), st.integers(0, 100))
 READY = st.sets(st.integers(1, 9), min_size=1)
 
 
+def test_weights_count_among_those_that_are_ready() -> None:
+    assert traffic_shares({1: 90, 2: 10}, [1, 2, 3]) == {1: 0.9, 2: 0.1}
+    assert traffic_shares({1: 90, 2: 10}, [2, 3]) == {2: 1.0}
+    assert traffic_shares({1: 90}, [2, 3]) == {3: 1.0}
+    assert traffic_shares({1: 90}, []) == {}
+
+
 def test_calls_are_shared_as_weights_say() -> None:
     keys = [f"call-{number}" for number in range(20_000)]
     given = [choose_version({1: 90, 2: 10}, [1, 2], key) for key in keys]

@@ -135,6 +135,16 @@ def test_buckets(name: str, first: float, at_least: float) -> None:
     assert bounds[0] == first and bounds[-2] >= at_least
 
 
+def test_loads() -> None:
+    metrics = Metrics()
+    metrics.model_loaded("m", 3, "int8", "cpu", busy(), 0.5)
+    metrics.model_failed()
+    labels = {"model": "m", "version": "3", "precision": "int8", "provider": "cpu"}
+    assert value(metrics, "model_info", **labels) == 1
+    assert value(metrics, "model_loads_total", result="success") == 1
+    assert value(metrics, "model_loads_total", result="failure") == 1
+
+
 def calls(metrics: Metrics, version: str) -> float | None:
     return value(metrics, "requests_total", model="m", version=version, **GENERATE._asdict())
 
