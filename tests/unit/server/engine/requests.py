@@ -3,7 +3,7 @@
 import threading
 from typing import Any
 
-from seqserve_server.contract.events import Event, Finished, Progress
+from seqserve_server.contract.events import Event, Failed, Finished, Progress
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.engine.request import Events, Request
@@ -39,6 +39,12 @@ class KeptRequest(Request):
         """Waits for the last event."""
         assert self._ended.wait(PATIENCE_S), "a request was lost"
         return self.events[-1]
+
+    @property
+    def error(self) -> Exception:
+        """Waits for the last event, which must be a failure."""
+        assert isinstance(self.last, Failed), self.last
+        return self.last.error
 
     @property
     def result(self) -> Finished:

@@ -119,6 +119,12 @@ class OtherEnd(FrontEnd):
         self.stepping.set()
         assert self.gate.wait(PATIENCE_S)
 
+    def hold_in_step(self, front: FrontEnd | None = None) -> None:
+        """Submits a request 1, whose first step waits for the gate."""
+        self.gate.clear()
+        (front or self).submit(1, 5, options=ENDLESS)
+        assert self.stepping.wait(PATIENCE_S)
+
     def set_up(self) -> Message | None:
         self.send(Setup(Path(), Provider.CPU, 1, self.limits))
         return self.receive()
@@ -190,9 +196,7 @@ def test_progress_is_sent_step_by_step(other: OtherEnd) -> None:
 
 
 def test_events_of_a_step_come_together(other: OtherEnd) -> None:
-    other.gate.clear()
-    other.submit(1, 5, options=ENDLESS)
-    assert other.stepping.wait(PATIENCE_S)
+    other.hold_in_step()
     for number in (2, 3):
         other.submit(number, 4 + number, options=ENDLESS)
     # Once it answers, it has read all that was sent before.
@@ -219,9 +223,7 @@ def test_full_queue_is_an_event() -> None:
 
 
 def test_cancel_frees_the_slot_and_nothing_follows(other: OtherEnd) -> None:
-    other.gate.clear()
-    other.submit(1, 5, options=ENDLESS)
-    assert other.stepping.wait(PATIENCE_S)
+    other.hold_in_step()
     other.send(Cancel(1, is_late=False))
     assert other.stats_reply().slots_in_use == 1, "its step is under way"
     other.gate.set()
@@ -234,9 +236,7 @@ def test_cancel_frees_the_slot_and_nothing_follows(other: OtherEnd) -> None:
 
 
 def test_cancel_at_the_deadline_counts_as_late(other: OtherEnd) -> None:
-    other.gate.clear()
-    other.submit(1, 5, options=ENDLESS)
-    assert other.stepping.wait(PATIENCE_S)
+    other.hold_in_step()
     other.submit(2, 6, deadline_s=time.monotonic() + 1000)
     other.send(Cancel(2, is_late=True))
     reply = other.stats_reply()
@@ -254,13 +254,6 @@ def test_cancel_of_an_ended_or_unknown_request_does_nothing(other: OtherEnd) -> 
     assert reply.stats.totals["cancelled"] == 0
     other.submit(2, 6)
     assert other.last(2) == expected([6, EOS], OPTIONS)
-
-
-def test_late_request_fails(other: OtherEnd) -> None:
-    other.submit(1, 5, deadline_s=time.monotonic() - 1.0)
-    event = other.last(1)
-    assert isinstance(event, Failed) and str(event.error) == "the deadline passed in queue"
-    assert other.stats_reply().stats.deadlines["queue"] == 1
 
 
 def test_statistics_count_from_the_start(other: OtherEnd) -> None:
@@ -341,9 +334,7 @@ def test_host_ends_when_the_other_end_is_gone_even_if_a_step_hangs() -> None:
     before = set(threading.enumerate())
     with serving(stop_timeout_s=0.05) as other:
         other.set_up()
-        other.gate.clear()
-        other.submit(1, 5, options=ENDLESS)
-        assert other.stepping.wait(PATIENCE_S)
+        other.hold_in_step()
         other.channel.shutdown(socket.SHUT_RDWR)
         other.wait_ended()
         other.gate.set()
@@ -379,9 +370,7 @@ def test_each_front_gets_the_events_of_its_own_requests(other: OtherEnd) -> None
 def stepping_front(other: OtherEnd) -> FrontEnd:
     """Returns another front, whose request is in a step that waits for the gate."""
     further = other.further()
-    other.gate.clear()
-    further.submit(1, 5, options=ENDLESS)
-    assert other.stepping.wait(PATIENCE_S)
+    other.hold_in_step(further)
     return further
 
 

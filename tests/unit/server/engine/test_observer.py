@@ -32,8 +32,12 @@ def up_to(stats: EngineStats, name: str, bound: str) -> float:
     return dict(stats.histograms[name].buckets()[0])[bound]
 
 
-def test_step_counts_once_for_each_row_that_waited() -> None:
-    recorder = StatsRecorder()
+@pytest.fixture
+def recorder() -> StatsRecorder:
+    return StatsRecorder()
+
+
+def test_step_counts_once_for_each_row_that_waited(recorder: StatsRecorder) -> None:
     recorder.stepped(rows=12, duration_s=0.004, outside_s=0.001)
     stats = recorder.snapshot()
     assert observed(stats, "step_duration_seconds") == pytest.approx((1, 0.004))
@@ -44,30 +48,19 @@ def test_step_counts_once_for_each_row_that_waited() -> None:
     assert stats.totals["step_outside_runtime_seconds"] == pytest.approx(0.001)
 
 
-def test_sources_and_first_tokens() -> None:
-    recorder = StatsRecorder()
-    recorder.encoded([7, 7, 7], duration_s=0.002)
+def test_sources_and_first_tokens(recorder: StatsRecorder) -> None:
+    recorder.encoded([2, 100], duration_s=0.002)
     recorder.first_tokens([request(arrived_s=10.0, encode_began_s=10.5, first_token_s=12.0)])
     stats = recorder.snapshot()
-    assert stats.totals["source_tokens"] == 21
-    assert up_to(stats, "source_tokens", "4.0") == 0
-    assert up_to(stats, "source_tokens", "8.0") == 3
+    assert stats.totals["source_tokens"] == 102
+    for bound, count in (("2.0", 1), ("64.0", 1), ("128.0", 2)):
+        assert up_to(stats, "source_tokens", bound) == count
     assert observed(stats, "encode_duration_seconds") == pytest.approx((1, 0.002))
     assert observed(stats, "queue_duration_seconds") == pytest.approx((1, 0.5))
     assert observed(stats, "time_to_first_token_seconds") == pytest.approx((1, 2.0))
 
 
-def test_sources_encoded_together_are_counted_by_their_own_lengths() -> None:
-    recorder = StatsRecorder()
-    recorder.encoded([2, 100], duration_s=0.002)
-    stats = recorder.snapshot()
-    assert stats.totals["source_tokens"] == 102
-    for bound, count in (("2.0", 1), ("64.0", 1), ("128.0", 2)):
-        assert up_to(stats, "source_tokens", bound) == count
-
-
-def test_ends_are_counted() -> None:
-    recorder = StatsRecorder()
+def test_ends_are_counted(recorder: StatsRecorder) -> None:
     answer = Finished([Hypothesis([4, 5, 6], -1.0, StopReason.LENGTH)])
     recorder.ended(request(), answer)
     recorder.ended(request(), Failed(DeadlinePassed(Stage.DECODE)))
@@ -81,8 +74,9 @@ def test_ends_are_counted() -> None:
     assert stats.totals["cancelled"] == 1
 
 
-def test_tokens_done_before_an_early_end_count_but_not_as_an_answer() -> None:
-    recorder = StatsRecorder()
+def test_tokens_done_before_an_early_end_count_but_not_as_an_answer(
+    recorder: StatsRecorder,
+) -> None:
     late, gone, left_late = request(), request(), request(deadline_s=time.monotonic())
     late.tokens_done, gone.tokens_done, left_late.tokens_done = 5, 7, 11
     recorder.ended(late, Failed(DeadlinePassed(Stage.DECODE)))
@@ -94,8 +88,7 @@ def test_tokens_done_before_an_early_end_count_but_not_as_an_answer() -> None:
     assert not any(stats.stops.values())
 
 
-def test_requests_that_are_late_in_the_queue_count_in_its_duration() -> None:
-    recorder = StatsRecorder()
+def test_requests_that_are_late_in_the_queue_count_in_its_duration(recorder: StatsRecorder) -> None:
     late = request(arrived_s=time.monotonic() - 2.0)
     recorder.ended(late, Failed(DeadlinePassed(Stage.QUEUE)))
     count, seconds = observed(recorder.snapshot(), "queue_duration_seconds")
@@ -104,9 +97,8 @@ def test_requests_that_are_late_in_the_queue_count_in_its_duration() -> None:
 
 @pytest.mark.parametrize(("encode_began_s", "count"), [(0.0, 1), (1.0, 0)])
 def test_time_limits_reached_in_the_queue_count_in_its_duration(
-    encode_began_s: float, count: int
+    recorder: StatsRecorder, encode_began_s: float, count: int
 ) -> None:
-    recorder = StatsRecorder()
     late = request(arrived_s=time.monotonic() - 2.0, encode_began_s=encode_began_s)
     recorder.ended(late, Finished([Hypothesis([], None, StopReason.TIME_LIMIT)]))
     assert observed(recorder.snapshot(), "queue_duration_seconds")[0] == count
@@ -114,8 +106,9 @@ def test_time_limits_reached_in_the_queue_count_in_its_duration(
 
 
 @pytest.mark.parametrize(("encode_began_s", "where"), [(0.0, "queue"), (1.0, "decode")])
-def test_cancel_at_the_deadline_counts_as_late(encode_began_s: float, where: str) -> None:
-    recorder = StatsRecorder()
+def test_cancel_at_the_deadline_counts_as_late(
+    recorder: StatsRecorder, encode_began_s: float, where: str
+) -> None:
     late = request(encode_began_s=encode_began_s, deadline_s=time.monotonic())
     cut_off = request(encode_began_s=encode_began_s)
     cut_off.is_late = True
@@ -126,8 +119,9 @@ def test_cancel_at_the_deadline_counts_as_late(encode_began_s: float, where: str
     assert stats.totals["cancelled"] == 0
 
 
-def test_answer_with_attention_is_counted_once_the_attention_is_there() -> None:
-    recorder = StatsRecorder()
+def test_answer_with_attention_is_counted_once_the_attention_is_there(
+    recorder: StatsRecorder,
+) -> None:
     answer = Finished([Hypothesis([4, 5, 6], -1.0, StopReason.EOS)])
     first = Request(
         GenerateSpec(
@@ -153,16 +147,14 @@ def test_every_series_is_there_before_anything_happens() -> None:
     assert not any(stats.totals.values())
 
 
-def test_copy_stays_as_it_was() -> None:
-    recorder = StatsRecorder()
+def test_copy_stays_as_it_was(recorder: StatsRecorder) -> None:
     recorder.encoded([3], duration_s=0.001)
     copy = recorder.snapshot()
     recorder.encoded([3], duration_s=0.001)
     assert copy.totals["source_tokens"] == observed(copy, "source_tokens")[1] == 3
 
 
-def test_threads_lose_nothing() -> None:
-    recorder = StatsRecorder()
+def test_threads_lose_nothing(recorder: StatsRecorder) -> None:
 
     def work() -> None:
         for _ in range(500):
@@ -177,8 +169,7 @@ def test_threads_lose_nothing() -> None:
     assert recorder.snapshot().totals["source_tokens"] == 2000
 
 
-def test_time_that_an_answer_ran_is_measured_once() -> None:
-    recorder = StatsRecorder()
+def test_time_that_an_answer_ran_is_measured_once(recorder: StatsRecorder) -> None:
     answer = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
     recorder.ended(request(encode_began_s=10.0, finished_s=12.0), answer)
     # One that was cut off in the queue never ran.
@@ -188,8 +179,7 @@ def test_time_that_an_answer_ran_is_measured_once() -> None:
     assert observed(recorder.snapshot(), "compute_duration_seconds") == pytest.approx((1, 2.0))
 
 
-def test_counts_tokens_of_drafts() -> None:
-    recorder = StatsRecorder()
+def test_counts_tokens_of_drafts(recorder: StatsRecorder) -> None:
     recorder.drafted(7, 3)
     recorder.drafted(20, 20)
     totals = recorder.snapshot().totals

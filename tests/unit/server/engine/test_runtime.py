@@ -14,7 +14,7 @@ from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderErr
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import runtime as module
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.runtime import Runtime, doubling
+from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.session import check_provider, check_version
 
 
@@ -360,10 +360,3 @@ def test_keys_and_values_have_the_type_of_the_graph(
         cross_kv = runtime.encode([[5, 6, 2], [7, 8, 2]])
         assert {array.dtype for array in cross_kv.packed} == {np.dtype(dtype)}
         assert {array.dtype for array in cross_kv.last} == {np.dtype(whole)}
-
-
-@pytest.mark.parametrize(
-    ("most", "sizes"), [(1, [1]), (2, [1, 2]), (5, [1, 2, 4, 5]), (8, [1, 2, 4, 8])]
-)
-def test_doubling(most: int, sizes: list[int]) -> None:
-    assert doubling(most) == sizes

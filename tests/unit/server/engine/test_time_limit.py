@@ -139,25 +139,6 @@ def test_cancelled_request_has_the_tokens_of_the_answer(
     assert not stepper.events_of(request)
 
 
-def test_finished_hypotheses_come_before_unfinished_ones(stepper: Stepper) -> None:
-    options: dict[str, Any] = {
-        "beam_size": 4,
-        "num_hypotheses": 4,
-        "patience": 16.0,
-        "end_ids": (2, 168),
-    }
-    limited = stepper.submit(time_limit_s=LIMIT_S, **options)
-    stepper.step(2)
-    stepper.last_step()
-    found = stepper.hypotheses(limited)
-    reasons = [each.stop_reason for each in found]
-    assert reasons == sorted(reasons, key=lambda reason: reason is StopReason.TIME_LIMIT)
-    assert set(reasons) == {StopReason.EOS, StopReason.TIME_LIMIT}
-    for reason in set(reasons):
-        scores = [each.normalized_score or 0.0 for each in found if each.stop_reason is reason]
-        assert scores == sorted(scores, reverse=True)
-
-
 def test_sample_that_has_ended_comes_first(stepper: Stepper) -> None:
     options: dict[str, Any] = {
         "sampling": SAMPLING,
@@ -171,22 +152,6 @@ def test_sample_that_has_ended_comes_first(stepper: Stepper) -> None:
     assert len(reasons) == 8
     assert reasons.index(StopReason.TIME_LIMIT) > 0
     assert set(reasons[: reasons.index(StopReason.TIME_LIMIT)]) == {StopReason.EOS}
-
-
-@pytest.mark.parametrize("beam_size", [1, 2])
-def test_alternatives_are_one_until_their_first_token(stepper: Stepper, beam_size: int) -> None:
-    limited = stepper.submit(
-        time_limit_s=LIMIT_S,
-        beam_size=beam_size,
-        return_alternatives=True,
-        num_hypotheses=3,
-        prefix=PREFIX,
-    )
-    stepper.step(1)
-    stepper.last_step()
-    [found] = stepper.hypotheses(limited)
-    assert found.token_ids == list(PREFIX[:2])
-    assert found.stop_reason is StopReason.TIME_LIMIT
 
 
 def test_beam_within_its_prefix_is_one_hypothesis(stepper: Stepper) -> None:

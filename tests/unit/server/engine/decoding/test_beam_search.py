@@ -52,40 +52,10 @@ def test_hypotheses_come_best_first_with_the_sum_of_their_log_probabilities(
         assert [(one.score, one.normalized_score) for one in (first, second)] == [(None, None)] * 2
 
 
-@pytest.mark.parametrize("count", range(1, 5))
-def test_a_search_finds_as_many_hypotheses_as_requested(count: int) -> None:
-    assert len(decode(TRAP, beam_size=4, num_hypotheses=count)) == count
-
-
 def test_a_beam_wider_than_the_vocabulary_finds_one_hypothesis_for_each_token() -> None:
     size = VOCABULARY_SIZE + 1
     found = decode(random_table(1), beam_size=size, num_hypotheses=size, max_decoding_length=1)
     assert sorted(outputs_of(found)) == [[], *([token] for token in range(1, VOCABULARY_SIZE))]
-
-
-SHORT_OR_LONG = after(
-    {
-        (): {A: 0.5, B: 0.5},
-        (A,): {EOS: 0.5, C: 0.5},
-        (A, C): {C: 1.0},
-        (A, C, C): {EOS: 0.9, D: 0.1},
-        (B,): {D: 1.0},
-    }
-)
-
-
-@pytest.mark.parametrize(("penalty", "best"), [(0.0, [B, D]), (1.0, [B, D]), (3.0, [A, C, C])])
-def test_a_length_penalty_favours_long_hypotheses(penalty: float, best: list[int]) -> None:
-    # log .5 over 3 tokens against log .225 over 4, to the power of the penalty
-    options = {"beam_size": 3, "patience": 3.0, "length_penalty": penalty, "num_hypotheses": 3}
-    found = decode(SHORT_OR_LONG, **options)
-    assert found[0].token_ids == best
-    scores = [hypothesis.normalized_score for hypothesis in found]
-    assert scores == sorted(scores, reverse=True)
-    for hypothesis in found:
-        length = len(hypothesis.token_ids) + (hypothesis.stop_reason is StopReason.EOS)
-        assert hypothesis.score is not None
-        assert hypothesis.normalized_score == pytest.approx(hypothesis.score / length**penalty)
 
 
 # One hypothesis ends at each step: the one with the most probable token at every step before.
@@ -229,14 +199,6 @@ def test_an_end_token_at_the_maximum_length_is_reported_as_the_end() -> None:
     found = decode(table, beam_size=2, num_hypotheses=2, max_decoding_length=2)
     assert outputs_of(found) == [[A], [A, B]]
     assert [one.stop_reason for one in found] == [StopReason.EOS, StopReason.LENGTH]
-
-
-def test_no_hypothesis_is_shorter_than_the_minimum_length() -> None:
-    table = always({EOS: 0.9, A: 0.06, B: 0.04})
-    found = decode(table, beam_size=2, num_hypotheses=2, min_decoding_length=3)
-    assert outputs_of(found) == [[A, A, A], [A, A, B]]
-    # The other tokens share the probability of the suppressed end.
-    assert found[0].score == log(0.6, 0.6, 0.6, 0.9)
 
 
 def test_every_beam_begins_with_the_forced_prefix_and_is_not_scored_for_it() -> None:

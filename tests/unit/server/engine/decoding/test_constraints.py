@@ -17,56 +17,47 @@ def constraints(**options: Any) -> Constraints:
     return Constraints(made, EOS, made.vocabulary or range(VOCABULARY_SIZE), text_of)
 
 
-def test_no_token_is_suppressed_by_default() -> None:
-    free = constraints(stops=("a",), end_ids=(5,), prefix=(1, 2), repetition_penalty=2.0)
-    assert free.suppressed([1, 2, 3]) == []
+SEQUENCES = {"suppressed": ((6,), (1, 2, 3), (2, 4))}
 
 
-@pytest.mark.parametrize(("length", "suppressed"), [(0, [EOS]), (1, [EOS]), (2, []), (3, [])])
-def test_the_end_token_is_suppressed_below_the_minimum_length(
-    length: int, suppressed: list[int]
-) -> None:
-    assert constraints(min_decoding_length=2).suppressed([5] * length) == suppressed
+AT_THE_BEGIN = {"suppressed": ((BEGIN, 6), (BEGIN, 7, 8))}
 
 
-def test_all_end_tokens_are_suppressed_below_the_minimum_length() -> None:
-    assert constraints(min_decoding_length=2, end_ids=(7, 4)).suppressed([5]) == [4, 7]
+AFTER_ANY = {"suppressed": ((ANY_TOKEN, 6),)}
 
 
-def test_a_token_may_be_suppressed_after_any_other() -> None:
-    some = constraints(suppressed=((ANY_TOKEN, 6),))
-    assert (some.suppressed([]), some.suppressed([5]), some.suppressed([5, 4])) == ([], [6], [6])
-
-
-def test_tokens_may_be_suppressed_at_the_beginning() -> None:
-    some = constraints(suppressed=((BEGIN, 6), (BEGIN, 7, 8)))
-    assert (some.suppressed([]), some.suppressed([5]), some.suppressed([7])) == ([6], [], [8])
-    assert some.suppressed([5, 7]) == []
-
-
-def test_the_last_token_of_a_suppressed_sequence_is_suppressed_after_the_others() -> None:
-    some = constraints(suppressed=((6,), (1, 2, 3), (2, 4)))
-    assert some.suppressed([]) == [6]
-    assert some.suppressed([2]) == [4, 6]
-    assert some.suppressed([1, 2]) == [3, 4, 6]
-    assert some.suppressed([1, 2, 5]) == [6]
-    assert some.suppressed([5, 5, 1, 2]) == [3, 4, 6]
-
-
-def test_a_token_suppressed_for_many_reasons_is_listed_once() -> None:
-    many = constraints(
-        min_decoding_length=5, no_repeat_ngram_size=1, suppressed=((EOS,), (3,), (3, 3))
-    )
-    assert many.suppressed([3, 4]) == [EOS, 3, 4]
+MANY_REASONS = {"no_repeat_ngram_size": 1, "suppressed": ((EOS,), (3,), (3, 3))}
 
 
 @pytest.mark.parametrize(
-    ("size", "suppressed"),
-    [(1, [1, 2, 3]), (2, [1, 3]), (3, [1, 3]), (4, [3]), (5, [3]), (6, []), (20, [])],
+    ("options", "output", "suppressed"),
+    [
+        ({"stops": ("a",), "end_ids": (5,), "prefix": (1, 2)}, [1, 2, 3], []),
+        ({"min_decoding_length": 2}, [], [EOS]),
+        ({"min_decoding_length": 2}, [5], [EOS]),
+        ({"min_decoding_length": 2}, [5, 5], []),
+        ({"min_decoding_length": 2, "end_ids": (7, 4)}, [5], [4, 7]),
+        (AFTER_ANY, [], []),
+        (AFTER_ANY, [5], [6]),
+        (AFTER_ANY, [5, 4], [6]),
+        (AT_THE_BEGIN, [], [6]),
+        (AT_THE_BEGIN, [5], []),
+        (AT_THE_BEGIN, [7], [8]),
+        (AT_THE_BEGIN, [5, 7], []),
+        (SEQUENCES, [], [6]),
+        (SEQUENCES, [2], [4, 6]),
+        (SEQUENCES, [1, 2], [3, 4, 6]),
+        (SEQUENCES, [1, 2, 5], [6]),
+        (SEQUENCES, [5, 5, 1, 2], [3, 4, 6]),
+        # Each is listed once.
+        (MANY_REASONS | {"min_decoding_length": 5}, [3, 4], [EOS, 3, 4]),
+    ],
+    ids=str,
 )
-def test_an_ngram_is_not_generated_twice(size: int, suppressed: list[int]) -> None:
-    some = constraints(no_repeat_ngram_size=size)
-    assert some.suppressed([1, 2, 1, 2, 3, 1, 2, 1, 2]) == suppressed
+def test_suppressed_tokens(
+    options: dict[str, Any], output: list[int], suppressed: list[int]
+) -> None:
+    assert constraints(**options).suppressed(output) == suppressed
 
 
 def constraints_that_leave(*left: int, **options: Any) -> Constraints:
@@ -115,72 +106,56 @@ def test_exactly_the_tokens_that_repeat_an_ngram_are_suppressed(
             output.append(next_token)
 
 
-def test_a_stop_sequence_that_begins_in_the_forced_prefix_does_not_end_a_hypothesis() -> None:
-    some = constraints(prefix=(1, 2), stops=("bc", "bbccc"))
-    assert some.end([1, 2]) is None
-    assert some.end([1, 2, 3]) is None
-    assert some.end([1, 2, 3, 2, 3]) == End(StopReason.STOP_SEQUENCE, 3, 6)
-    preferred = constraints(prefix=(1, 2), stops=("bc",), prefix_bias_beta=0.5)
-    assert preferred.end([1, 2, 3]) == End(StopReason.STOP_SEQUENCE, 2, 2)
+TWO_ENDS = {"end_ids": (4, 5)}
 
 
-def test_the_tokens_of_the_prefix_are_forced_in_order() -> None:
-    some = constraints(prefix=(4, 5))
-    assert [some.forced(length) for length in range(4)] == [4, 5, None, None]
-    assert constraints().forced(0) is None
-
-
-def test_a_preferred_prefix_forces_no_token() -> None:
-    some = constraints(prefix=(4, 5), prefix_bias_beta=0.1)
-    assert [some.forced(length) for length in range(3)] == [None, None, None]
-
-
-def test_an_end_token_ends_a_hypothesis_and_does_not_count() -> None:
-    assert constraints().end([1, 2, EOS]) == End(StopReason.EOS, 2)
-    assert constraints().end([EOS]) == End(StopReason.EOS, 0)
-    assert constraints().end([1, 2]) is None
-
-
-def test_end_tokens_of_a_request_replace_that_of_the_model() -> None:
-    some = constraints(end_ids=(4, 5))
-    assert some.end([1, 5]) == some.end([1, 4]) == End(StopReason.EOS, 1)
-    assert some.end([1, EOS]) is None
-    assert (some.end_ids, constraints().end_ids) == ({4, 5}, {EOS})
-
-
-def test_the_maximum_length_ends_a_hypothesis_with_all_its_tokens() -> None:
-    some = constraints(max_decoding_length=3)
-    assert some.end([1, 2]) is None
-    assert some.end([1, 2, 3]) == End(StopReason.LENGTH, 3)
-    assert some.end([1, 2, EOS]) == End(StopReason.EOS, 2)
+AFTER_A_PREFIX = {"prefix": (1, 2), "stops": ("bc", "bbccc")}
 
 
 @pytest.mark.parametrize(
-    ("stops", "output", "end"),
+    ("options", "output", "end"),
     [
+        # The end token does not count.
+        ({}, [1, 2, EOS], End(StopReason.EOS, 2)),
+        ({}, [EOS], End(StopReason.EOS, 0)),
+        ({}, [1, 2], None),
+        # Those of a request replace that of the model.
+        (TWO_ENDS, [1, 5], End(StopReason.EOS, 1)),
+        (TWO_ENDS, [1, 4], End(StopReason.EOS, 1)),
+        (TWO_ENDS, [1, EOS], None),
+        ({"max_decoding_length": 3}, [1, 2], None),
+        ({"max_decoding_length": 3}, [1, 2, 3], End(StopReason.LENGTH, 3)),
+        ({"max_decoding_length": 3}, [1, 2, EOS], End(StopReason.EOS, 2)),
         # The texts of tokens 1, 2, 3, 4 are a, bb, ccc, dddd.
-        (("bb",), [1, 2], End(StopReason.STOP_SEQUENCE, 1, 1)),
-        (("b",), [1, 2], End(StopReason.STOP_SEQUENCE, 1, 1)),
-        (("cb",), [3, 2], End(StopReason.STOP_SEQUENCE, 1, 2)),
-        (("ca",), [1, 3, 1], End(StopReason.STOP_SEQUENCE, 2, 3)),
-        (("abbccc",), [1, 2, 3], End(StopReason.STOP_SEQUENCE, 0, 0)),
-        (("abbcccd",), [1, 2, 3], None),
-        (("cc", "bc"), [2, 3], End(StopReason.STOP_SEQUENCE, 1, 1)),
-        (("cc", "b"), [2, 3], End(StopReason.STOP_SEQUENCE, 0, 0)),
-        (("e",), [1, 2, 3, 4], None),
-        ((), [1, 2, 3, 4], None),
+        ({"stops": ("ca",)}, [1, 3, 1], End(StopReason.STOP_SEQUENCE, 2, 3)),
+        ({"stops": ("abbccc",)}, [1, 2, 3], End(StopReason.STOP_SEQUENCE, 0, 0)),
+        ({"stops": ("bb",), "max_decoding_length": 2}, [1, 2], End(StopReason.STOP_SEQUENCE, 1, 1)),
+        ({"stops": ("bb",), "max_decoding_length": 2}, [1, 3], End(StopReason.LENGTH, 2)),
+        # One that begins in the forced prefix does not count, in a preferred prefix it does.
+        (AFTER_A_PREFIX, [1, 2], None),
+        (AFTER_A_PREFIX, [1, 2, 3], None),
+        (AFTER_A_PREFIX, [1, 2, 3, 2, 3], End(StopReason.STOP_SEQUENCE, 3, 6)),
+        (
+            AFTER_A_PREFIX | {"prefix_bias_beta": 0.5},
+            [1, 2, 3],
+            End(StopReason.STOP_SEQUENCE, 1, 1),
+        ),
     ],
+    ids=str,
 )
-def test_a_stop_sequence_ends_a_hypothesis_wherever_it_begins(
-    stops: tuple[str, ...], output: list[int], end: End | None
+def test_what_ends_a_hypothesis(
+    options: dict[str, Any], output: list[int], end: End | None
 ) -> None:
-    assert constraints(stops=stops).end(output) == end
+    assert constraints(**options).end(output) == end
 
 
-def test_a_stop_sequence_at_the_maximum_length_is_reported_as_a_stop() -> None:
-    some = constraints(stops=("bb",), max_decoding_length=2)
-    assert some.end([1, 2]) == End(StopReason.STOP_SEQUENCE, 1, 1)
-    assert some.end([1, 3]) == End(StopReason.LENGTH, 2)
+def test_the_tokens_of_a_forced_prefix_come_in_order_and_those_of_a_preferred_one_need_not() -> (
+    None
+):
+    some, preferred = constraints(prefix=(4, 5)), constraints(prefix=(4, 5), prefix_bias_beta=0.1)
+    assert [some.forced(length) for length in range(4)] == [4, 5, None, None]
+    assert [preferred.forced(length) for length in range(3)] == [None, None, None]
+    assert constraints().forced(0) is None
 
 
 @given(

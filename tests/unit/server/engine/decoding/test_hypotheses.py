@@ -21,7 +21,10 @@ from seqserve_server.engine.decoding.hypotheses import (
 )
 
 EVERYTHING: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
-TOP_TOKENS = [(5, -0.5), (6, -1.0)]
+
+
+NO = math.nan
+"""The score of a token of a forced prefix."""
 
 
 def partial(*tokens: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
@@ -31,62 +34,40 @@ def partial(*tokens: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
     return PartialHypothesis([*prefix, *tokens], found, -float(sum(tokens)), top_tokens)
 
 
-def at_maximum_length(some: PartialHypothesis) -> Hypothesis:
-    return some.hypothesis(End(StopReason.LENGTH, len(some.token_ids)), make_options(**EVERYTHING))
-
-
-def test_extending_a_hypothesis_does_not_change_it() -> None:
-    """Two beams may continue the same one."""
-    before = partial(1)
-    one = before.extended(2, -0.5, -1.5, TOP_TOKENS)
-    other = before.extended(3, math.nan, -1.0, [])
-    assert before == ([1], [-1.0], -1.0, [[(1, -1.0)]])
-    assert one == ([1, 2], [-1.0, -0.5], -1.5, [[(1, -1.0)], TOP_TOKENS])
-    assert other.token_ids == [1, 3]
-    assert (other.score, other.top_tokens) == (-1.0, [[(1, -1.0)], []])
-
-
-@pytest.mark.parametrize("prefix", [(), (7, 8)])
-def test_an_end_token_has_a_score_but_does_not_count(prefix: tuple[int, ...]) -> None:
-    end = End(StopReason.EOS, len(prefix) + 2)
-    found = partial(4, 5, 2, prefix=prefix).hypothesis(end, make_options(**EVERYTHING))
-    forced = len(prefix)
-    assert found.token_ids == [*prefix, 4, 5]
-    assert found.score == -11.0
-    assert found.normalized_score == pytest.approx(-11 / (forced + 3))
-    assert found.token_scores == pytest.approx([*[math.nan] * forced, -4, -5, -2], nan_ok=True)
-    assert found.top_tokens == [*[[]] * forced, [(4, -4.0)], [(5, -5.0)], [(2, -2.0)]]
-    assert (found.stop_reason, found.text_length) == (StopReason.EOS, None)
-
-
-def test_a_hypothesis_of_maximum_length_keeps_all_its_tokens() -> None:
-    found = at_maximum_length(partial(4, 5))
-    assert (found.token_ids, found.token_scores) == ([4, 5], [-4.0, -5.0])
-    assert found.normalized_score == pytest.approx(-9 / 2)
-
-
-def test_a_forced_prefix_has_tokens_but_no_scores() -> None:
-    found = at_maximum_length(partial(3, prefix=(7, 8)))
-    assert (found.token_ids, found.score) == ([7, 8, 3], -3.0)
-    assert found.token_scores == pytest.approx([math.nan, math.nan, -3.0], nan_ok=True)
-    assert found.top_tokens == [[], [], [(3, -3.0)]]
-
-
-def test_tokens_after_a_stop_sequence_are_left_out_but_count_in_the_score() -> None:
-    end = End(StopReason.STOP_SEQUENCE, 1, 7)
-    found = partial(4, 5, 6).hypothesis(end, make_options(**EVERYTHING))
-    assert found.token_ids == [4]
-    assert (found.token_scores, found.top_tokens) == ([-4.0], [[(4, -4.0)]])
-    assert found.text_length == 7
-    assert (found.score, found.normalized_score) == (-15.0, -5.0)
-
-
-def test_a_hypothesis_may_end_within_its_prefix() -> None:
-    end = End(StopReason.STOP_SEQUENCE, 1, 2)
-    found = partial(4, 5, prefix=(7, 8)).hypothesis(end, make_options(**EVERYTHING))
-    assert found.token_ids == [7]
-    assert found.token_scores == pytest.approx([math.nan], nan_ok=True)
-    assert found.top_tokens == [[]]
+@pytest.mark.parametrize(
+    ("prefix", "tokens", "end", "token_ids", "scores"),
+    [
+        ((), (4, 5, 2), End(StopReason.EOS, 2), [4, 5], [-4, -5, -2]),
+        ((7, 8), (4, 5, 2), End(StopReason.EOS, 4), [7, 8, 4, 5], [NO, NO, -4, -5, -2]),
+        ((), (4, 5), End(StopReason.LENGTH, 2), [4, 5], [-4, -5]),
+        ((7, 8), (3,), End(StopReason.LENGTH, 3), [7, 8, 3], [NO, NO, -3]),
+        ((), (4, 5, 6), End(StopReason.STOP_SEQUENCE, 1, 7), [4], [-4]),
+        ((7, 8), (4, 5), End(StopReason.STOP_SEQUENCE, 1, 2), [7], [NO]),
+    ],
+    ids=[
+        "an end token has a score and does not count",
+        "a forced prefix has no scores",
+        "of maximum length",
+        "of maximum length with a prefix",
+        "cut at a stop sequence",
+        "cut within its prefix",
+    ],
+)
+def test_what_is_returned_of_a_hypothesis_that_ends(
+    prefix: tuple[int, ...],
+    tokens: tuple[int, ...],
+    end: End,
+    token_ids: list[int],
+    scores: list[float],
+) -> None:
+    found = partial(*tokens, prefix=prefix).hypothesis(end, make_options(**EVERYTHING))
+    assert found.token_ids == token_ids
+    assert found.token_scores == pytest.approx(scores, nan_ok=True)
+    assert found.top_tokens == [[] if math.isnan(one) else [(-one, one)] for one in scores]
+    # All generated tokens count, those that are left out too.
+    assert found.score == -sum(tokens)
+    assert found.normalized_score == pytest.approx(-sum(tokens) / len(prefix + tokens))
+    assert (found.stop_reason, found.text_length) == (end.reason, end.text_length)
 
 
 def test_only_what_was_requested_is_returned() -> None:
@@ -156,12 +137,6 @@ def test_an_interrupted_hypothesis_ranks_last() -> None:
 def test_an_interrupted_alternative_keeps_its_rank() -> None:
     cut = ended(1, -5.0, reason=StopReason.TIME_LIMIT)
     assert tokens_of(best([ended(2, -0.1).as_alternative(1), cut.as_alternative(0)], 9)) == [1, 2]
-
-
-def test_alternatives_come_in_the_order_of_their_indices() -> None:
-    some = [ended(1, -0.1).as_alternative(2), ended(2, -5.0).as_alternative(0)]
-    some.append(ended(3, -0.2).as_alternative(1))
-    assert tokens_of(best(some, 9)) == [2, 3, 1]
 
 
 def make_pool(num_searches: int, **options: Any) -> HypothesisPool:

@@ -206,19 +206,6 @@ def test_terms_that_the_best_hypothesis_contains_change_nothing() -> None:
     assert (constrained.score, constrained.unmet_terms) == (pytest.approx(free.score), [])
 
 
-def test_a_hypothesis_with_all_terms_ranks_before_a_better_one_without() -> None:
-    """Only the maximum length ends a hypothesis without its terms."""
-    table = always({A: 0.9, B: 0.08, EOS: 0.02})
-    found = with_terms(table, (C, D), (B,), max_decoding_length=4, num_hypotheses=3)
-    unmet = [len(one.unmet_terms) for one in found]
-    assert unmet == sorted(unmet)
-    assert (unmet[0], found[0].unmet_terms) == (0, [])
-    for one in found:
-        assert one.unmet_terms == missing(one.token_ids, [(C, D), (B,)])
-    [short] = with_terms(table, (C, D), (B,), max_decoding_length=2)
-    assert (len(short.unmet_terms), len(short.token_ids)) == (1, 2)
-
-
 def missing(output: list[int], terms: list[tuple[int, ...]]) -> list[int]:
     """Lists the indices of the terms that an output does not contain."""
     runs = [

@@ -39,8 +39,6 @@ END = fake_runtime.EOS
 
 COIN = always({EOS: 0.2, A: 0.5, B: 0.3})
 
-MakeOptions = Callable[..., DecodingOptions]
-
 
 class ScriptedRows:
     """A search over steps of which a test gives the tokens, so that no model runs at all."""
@@ -103,13 +101,6 @@ def test_a_row_ends_with_the_end_token_or_at_its_maximum_length(
     assert found == {0: answer(output, 0.5 - len(tokens), reason)}
 
 
-def test_each_row_has_its_own_maximum_length() -> None:
-    rows = ScriptedRows(scored(2), scored(1), scored(3))
-    assert list(rows.step(5, 5, 5)) == [1]
-    rows.move(2, 1)
-    assert list(rows.step(5, 5)) == [0]
-
-
 def test_the_end_token_is_suppressed_up_to_the_minimum_length_of_each_row() -> None:
     rig, lengths = Rig(), {}
     for row, min_length in enumerate((2, 4, 0)):
@@ -118,28 +109,6 @@ def test_the_end_token_is_suppressed_up_to_the_minimum_length_of_each_row() -> N
         assert found.best.token_ids == [A] * len(found.best.token_ids)
         lengths[request.options.min_decoding_length] = len(found.best.token_ids)
     assert lengths == {0: 0, 2: 2, 4: 4}
-
-
-def test_a_row_that_moves_takes_its_tokens_score_and_limits_along() -> None:
-    rows = ScriptedRows(scored(), scored(), scored(3))
-    rows.step(5, 6, 7)
-    rows.step(5, 6, 8)
-    rows.move(2, 0)
-    assert rows.step(9, 6) == {0: answer([7, 8, 9], -3.0, StopReason.LENGTH)}
-
-
-@pytest.mark.parametrize(
-    ("before", "log_probability"), [(scored, -1.0), (unscored, math.nan)], ids=["scored", "not"]
-)
-def test_a_new_row_in_a_used_slot_keeps_nothing_of_the_old_one(
-    before: MakeOptions, log_probability: float
-) -> None:
-    rows = ScriptedRows(before(2))
-    rows.step(5, log_probability=log_probability)
-    rows.leave(0)
-    rows.join(0, scored())
-    rows.step(9)
-    assert rows.step(END) == {0: answer([9], -2.0, StopReason.EOS)}
 
 
 def test_scores_are_summed_in_double_precision() -> None:
@@ -159,34 +128,10 @@ def test_only_requests_for_scores_get_them() -> None:
     }
 
 
-@pytest.mark.parametrize(("first", "second"), [(scored, unscored), (unscored, scored)])
-def test_a_row_that_moves_returns_what_its_own_request_asked_for(
-    first: MakeOptions, second: MakeOptions
-) -> None:
-    rows = ScriptedRows(first(), second(2))
-    rows.step(5, 6)
-    rows.move(1, 0)
-    score = -2.0 if second is scored else None
-    assert rows.step(7) == {0: answer([6, 7], score, StopReason.LENGTH)}
-
-
 def test_a_row_without_a_request_is_never_done() -> None:
     rows = ScriptedRows(scored(1), scored(1))
     rows.leave(0)
     assert list(rows.step(END, END)) == [1]
-
-
-def test_the_length_penalty_divides_the_score() -> None:
-    rows = ScriptedRows(DecodingOptions(max_decoding_length=3, length_penalty=2.0))
-    rows.step(5)
-    best = rows.step(END)[0].best
-    assert (best.score, best.normalized_score) == (-2.0, -0.5)
-
-
-def test_rows_that_are_done_are_plain_integers_in_rising_order() -> None:
-    done = list(ScriptedRows(*[scored(1)] * 3).step(5, 6, 7))
-    assert done == [0, 1, 2]
-    assert {type(row) for row in done} == {int}
 
 
 def test_greedy_search_takes_the_most_probable_token() -> None:
@@ -428,12 +373,6 @@ def test_top_tokens_do_not_depend_on_which_token_is_sampled(top_k: int) -> None:
     assert len(found.top_tokens) == len(found.token_scores)
 
 
-def test_samples_have_no_scores_unless_requested() -> None:
-    for sample in samples(3, return_scores=False):
-        assert (sample.score, sample.normalized_score) == (None, None)
-        assert (sample.token_scores, sample.top_tokens) == ((), ())
-
-
 def test_a_row_may_leave_a_preferred_prefix() -> None:
     table = after({(): {A: 0.7, B: 0.3}, (B,): {A: 0.9, C: 0.1}, (B, A): {C: 0.6, D: 0.4}})
     [found] = decode(table, prefix=(B, C), prefix_bias_beta=0.4, return_token_scores=True)
@@ -505,14 +444,3 @@ def test_a_row_in_a_used_slot_decodes_as_alone_whatever_was_there_before(before:
         rig.leave(0)
         request = rig.join([0], random_table(seed), **options)
         assert finish(request, rig) == alone(options, seed)
-
-
-def test_a_beam_search_in_used_slots_decodes_as_alone() -> None:
-    rig = Rig()
-    for row, kind in enumerate(({}, {"sampling": make_sampling(top_k=2)}, {"prefix": (A, B)})):
-        rig.join([row], always({F: 1.0}), **kind)
-    rig.join([3], always({F: 1.0}), max_decoding_length=100)
-    rig.step()
-    rig.leave(0, 1, 2)
-    beam = rig.join([0, 1, 2], random_table(5), beam_size=3)
-    assert finish(beam, rig) == alone({"beam_size": 3}, 5)

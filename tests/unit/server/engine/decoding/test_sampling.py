@@ -209,31 +209,6 @@ def test_among_equals_the_lower_token_id_stays() -> None:
     assert staying(level, make_sampling(top_k=4))[0] == [1, 2, 3, 0]
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [make_sampling(top_k=1), make_sampling(top_p=1e-9), make_sampling(min_p=1.0)],
-    ids=str,
-)
-def test_the_best_token_always_stays(sampling: Sampling) -> None:
-    assert staying(LOGITS, sampling)[0] == [3]
-
-
-def test_temperature_applies_before_top_p() -> None:
-    """At a high temperature, more tokens are needed for the same share."""
-    cold, hot = (
-        staying(LOGITS, make_sampling(temperature=temperature, top_p=0.9))[0]
-        for temperature in (0.3, 5.0)
-    )
-    assert len(cold) < len(hot)
-
-
-def test_top_p_is_a_share_of_the_tokens_that_top_k_leaves() -> None:
-    # Shares of .4 .3 .2 .1; of the first two together, the first has 4/7.
-    shares = np.log(np.array([0.4, 0.3, 0.2, 0.1], np.float32))
-    assert staying(shares, make_sampling(top_p=0.55))[0] == [0, 1]
-    assert staying(shares, make_sampling(top_p=0.55, top_k=2))[0] == [0]
-
-
 def test_suppressed_tokens_are_not_sampled_at_any_temperature() -> None:
     masked = LOGITS.copy()
     masked[[0, 3, 9]] -= np.float32(1e30)

@@ -74,34 +74,6 @@ def test_a_step_computes_the_most_that_any_row_needs() -> None:
     assert cache.top_k == make_manifest().architecture.vocabulary_size == 50
 
 
-def test_a_row_that_moved_gets_its_outputs_until_it_leaves() -> None:
-    rig = Rig()
-    rig.join([1], always({A: 1.0}), return_top_tokens=3)
-    rig.join([2], always({A: 1.0}), repetition_penalty=2.0)
-    rig.move(1, 0)
-    rig.move(2, 1)
-    assert rig.cache.top_k
-    assert rig.cache.num_logits
-    rig.leave(0, 1)
-    rig.search.assert_idle()
-
-
-def test_greedy_rows_run_beside_beams() -> None:
-    rig = Rig()
-    beam = rig.join([0, 2], always({A: 0.6, EOS: 0.4}), beam_size=2)
-    greedy = rig.join([1], always({C: 0.6, EOS: 0.4}), max_decoding_length=3)
-    assert rig.step() == ([], [])
-    assert rig.search.last_token(1) == C
-    done = rig.step()
-    assert done.rows == [0, 2]
-    assert [request for request, _ in done.finished] == [beam]
-    done = rig.step()
-    assert done.rows == [1]
-    [(request, answer)] = done.finished
-    assert request is greedy
-    assert answer.best.token_ids == [C, C, C]
-
-
 def test_free_rows_of_all_kinds_come_in_rising_order() -> None:
     rig = Rig()
     table = always({EOS: 0.6, A: 0.4})
@@ -142,15 +114,6 @@ def test_rows_of_a_request_that_failed_to_join_may_leave(fault: str) -> None:
     assert (rig.cache.top_k, rig.cache.num_logits) == (0, 0)
     assert (rig.step().rows, rig.step().rows) == ([], [0])
     rig.search.assert_idle()
-
-
-def test_a_new_row_in_a_used_slot_has_no_suppressed_tokens() -> None:
-    rig, table = Rig(), always({EOS: 0.9, A: 0.1})
-    rig.join([0], table, min_decoding_length=5)
-    rig.step()
-    rig.leave(0)
-    rig.join([0], table)
-    assert rig.step().rows == [0]
 
 
 tokens = st.integers(1, VOCABULARY_SIZE - 1)
@@ -267,24 +230,6 @@ def test_an_interrupted_request_gets_its_own_tokens_and_no_others(beam_size: int
     ]
 
 
-@pytest.mark.parametrize("beam_size", [1, 2])
-def test_an_interrupted_request_gets_finished_and_running_alternatives(beam_size: int) -> None:
-    rig = Rig()
-    options: dict[str, Any] = {"num_hypotheses": 2, "return_alternatives": True}
-    request = rig.join(range(2 * beam_size), FORK, beam_size=beam_size, **options)
-    rig.step()
-    assert interrupted(rig, request) == [([], StopReason.EOS), ([A], StopReason.TIME_LIMIT)]
-
-
-@pytest.mark.parametrize("beam_size", [1, 2])
-def test_alternatives_interrupted_within_their_prefix_are_one(beam_size: int) -> None:
-    rig = Rig()
-    options: dict[str, Any] = {"prefix": (C, D), "return_alternatives": True, "num_hypotheses": 3}
-    request = rig.join(range(3 * beam_size), FORK, beam_size=beam_size, **options)
-    rig.step()
-    assert interrupted(rig, request) == [([C], StopReason.TIME_LIMIT)]
-
-
 def test_an_interrupted_beam_search_gets_finished_and_running_hypotheses() -> None:
     rig = Rig()
     request = rig.join([0, 1], FORK, beam_size=2, num_hypotheses=3)
@@ -295,3 +240,22 @@ def test_an_interrupted_beam_search_gets_finished_and_running_hypotheses() -> No
         ([A, B], StopReason.TIME_LIMIT),
         ([A, C], StopReason.TIME_LIMIT),
     ]
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ((), [([], StopReason.EOS), ([A], StopReason.TIME_LIMIT)]),
+        ((C, D), [([C], StopReason.TIME_LIMIT)]),
+    ],
+    ids=["finished and running", "one within their prefix"],
+)
+def test_an_interrupted_request_gets_its_alternatives(
+    beam_size: int, prefix: tuple[int, ...], expected: list[tuple[list[int], StopReason]]
+) -> None:
+    rig = Rig()
+    options: dict[str, Any] = {"num_hypotheses": 2, "return_alternatives": True, "prefix": prefix}
+    request = rig.join(range(2 * beam_size), FORK, beam_size=beam_size, **options)
+    rig.step()
+    assert interrupted(rig, request) == expected

@@ -1,10 +1,9 @@
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.unit.server.engine.decoding.table import make_options, make_sampling
 
-from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.decoding.step_outputs import RequestedOutputs, StepOutputs
+from seqserve_server.engine.decoding.step_outputs import StepOutputs
 
 
 @pytest.mark.parametrize(
@@ -41,31 +40,3 @@ def test_a_row_needs_only_what_its_options_take(
 def test_a_row_of_few_candidates_never_needs_the_logits_of_all_tokens() -> None:
     options = make_options(beam_size=3, repetition_penalty=1.1)
     assert StepOutputs.of(options, is_limited=True) == StepOutputs(6, False)
-
-
-class FakeCache:
-    """Stands for the cache; records what is requested of it."""
-
-    def __init__(self) -> None:
-        self.requested: list[tuple[int, bool]] = []
-
-    def set_outputs(self, *, top_k: int, logits: bool) -> None:
-        self.requested.append((top_k, logits))
-
-
-def test_steps_compute_what_some_row_needs_until_the_last_one_leaves() -> None:
-    cache = FakeCache()
-    outputs = RequestedOutputs(cast(SlotCache, cache))
-    outputs.add(StepOutputs(2), 2)
-    outputs.add(StepOutputs(2), 1)
-    assert cache.requested == [(2, False)]
-    # In multiples of two, so that few bindings are made.
-    outputs.add(StepOutputs(5, True), 1)
-    assert cache.requested[1:] == [(6, True)]
-    outputs.remove(StepOutputs(5, True))
-    assert cache.requested[2:] == [(2, False)]
-    for _ in range(3):
-        assert not outputs.is_empty
-        outputs.remove(StepOutputs(2))
-    assert outputs.is_empty
-    assert cache.requested[3:] == [(0, False)]

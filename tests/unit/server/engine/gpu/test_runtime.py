@@ -64,14 +64,6 @@ def test_a_device_gives_the_answers_of_the_host(
     assert_alike(decode(runtime, folder, requests, 13), decode(host, folder, requests, 13))
 
 
-def test_requests_of_all_kinds_share_a_device(folder: Path, sources: list[list[int]]) -> None:
-    draw = random.Random(6)
-    requests = [(source, WAYS[draw.choice(list(WAYS))]) for source in sources * 2]
-    runtime, _ = on_device(folder)
-    host = Runtime(folder, runtime.manifest, Provider.CPU, threads=1)
-    assert_alike(decode(runtime, folder, requests, 29), decode(host, folder, requests, 29))
-
-
 def test_rows_that_run_because_their_number_is_rounded_up_read_nothing_of_others(
     folder: Path, sources: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,23 +49,30 @@ def request(
     )
 
 
-def submitted(scheduler: Scheduler, *lengths: int) -> list[Request]:
-    requests = [request(length) for length in lengths]
+def submit(scheduler: Scheduler, *requests: Request) -> None:
     for one in requests:
         scheduler.submit(one)
+
+
+def submitted(scheduler: Scheduler, *lengths: int) -> list[Request]:
+    requests = [request(length) for length in lengths]
+    submit(scheduler, *requests)
     return requests
 
 
-def test_oldest_is_first() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+@pytest.fixture
+def scheduler() -> Scheduler:
+    return Scheduler(QueueLimits(max_queue=99))
+
+
+def test_oldest_is_first(scheduler: Scheduler) -> None:
     a, b, c = submitted(scheduler, 3, 3, 3)
     assert scheduler.take(busy=0, free=2, budget_tokens=100) == [a, b]
     assert scheduler.take(busy=2, free=1, budget_tokens=100) == [c]
     assert (scheduler.running, scheduler.queue_depth) == (3, 0)
 
 
-def test_next_sources_are_encoded_ahead_within_a_budget() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_next_sources_are_encoded_ahead_within_a_budget(scheduler: Scheduler) -> None:
     a, b, _ = submitted(scheduler, 3, 3, 3)
     assert scheduler.take_ahead(6) == [a, b]
     assert scheduler.queue_depth == 3
@@ -77,8 +84,7 @@ def test_nothing_is_encoded_ahead_while_slots_are_free_for_all() -> None:
     assert scheduler.take_ahead(100) == []
 
 
-def test_request_that_is_being_encoded_is_taken_by_nobody_else() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_request_that_is_being_encoded_is_taken_by_nobody_else(scheduler: Scheduler) -> None:
     a, b = submitted(scheduler, 3, 3)
     assert scheduler.take_ahead(3) == [a]
     assert scheduler.take(busy=0, free=1, budget_tokens=100) == [b]
@@ -87,8 +93,7 @@ def test_request_that_is_being_encoded_is_taken_by_nobody_else() -> None:
     assert scheduler.take(busy=0, free=1, budget_tokens=100) == [a]
 
 
-def test_tokens_that_wait_encoded_are_bounded() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=99))
+def test_tokens_that_wait_encoded_are_bounded(scheduler: Scheduler) -> None:
     submitted(scheduler, *[3] * 9)
     assert len(scheduler.take_ahead(6)) == 2
     assert len(scheduler.take_ahead(6)) == 2
@@ -116,8 +121,7 @@ def test_budget_bounds_all_but_the_oldest(budget: int, taken: int) -> None:
     assert len(scheduler.take(busy=0, free=9, budget_tokens=budget)) == taken
 
 
-def test_long_source_is_not_passed_by_shorter_ones() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_long_source_is_not_passed_by_shorter_ones(scheduler: Scheduler) -> None:
     a, long, c = submitted(scheduler, 2, 50, 1)
     assert scheduler.take(busy=0, free=9, budget_tokens=10) == [a]
     assert scheduler.take(busy=1, free=8, budget_tokens=10) == [long]
@@ -132,8 +136,7 @@ def test_worker_takes_no_more_than_its_share() -> None:
     assert len(scheduler.take(busy=0, free=9, budget_tokens=99)) == 2
 
 
-def test_cancel_leaves_the_queue_at_once() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_cancel_leaves_the_queue_at_once(scheduler: Scheduler) -> None:
     a, b = submitted(scheduler, 1, 1)
     assert scheduler.cancel(a)
     assert a.state is RequestState.DONE
@@ -155,8 +158,7 @@ def test_cancelled_running_request_is_reported_once_to_its_worker() -> None:
     assert scheduler.running == 1
 
 
-def test_cancel_after_the_end_or_before_the_start_does_nothing() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_cancel_after_the_end_or_before_the_start_does_nothing(scheduler: Scheduler) -> None:
     [a] = submitted(scheduler, 1)
     scheduler.take(busy=0, free=1, budget_tokens=9)
     scheduler.finish([a])
@@ -165,12 +167,10 @@ def test_cancel_after_the_end_or_before_the_start_does_nothing() -> None:
     assert scheduler.take_cancelled([a]) == []
 
 
-def test_expire_removes_late_requests() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_expire_removes_late_requests(scheduler: Scheduler) -> None:
     deadlines = [None, 7.0, 5.0, None, 6.0]
     requests = [request(deadline_s=deadline_s) for deadline_s in deadlines]
-    for one in requests:
-        scheduler.submit(one)
+    submit(scheduler, *requests)
     assert scheduler.expire(4.9) == []
     assert scheduler.expire(5.0) == [requests[2]]
     assert scheduler.expire(6.5) == [requests[4]]
@@ -180,8 +180,7 @@ def test_expire_removes_late_requests() -> None:
     assert left == [requests[0], requests[3]]
 
 
-def test_deadline_of_a_request_that_left_the_queue_has_no_effect() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_deadline_of_a_request_that_left_the_queue_has_no_effect(scheduler: Scheduler) -> None:
     first, second = request(deadline_s=1.0), request(deadline_s=3.0)
     scheduler.submit(first)
     scheduler.submit(second)
@@ -191,8 +190,7 @@ def test_deadline_of_a_request_that_left_the_queue_has_no_effect() -> None:
     assert scheduler.expire(3.0) == [second]
 
 
-def test_stop_returns_waiting_requests_and_hands_out_nothing_more() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_stop_returns_waiting_requests_and_hands_out_nothing_more(scheduler: Scheduler) -> None:
     a, b = submitted(scheduler, 1, 1)
     scheduler.take(busy=0, free=1, budget_tokens=9)
     assert scheduler.stop() == [b]
@@ -204,8 +202,7 @@ def test_stop_returns_waiting_requests_and_hands_out_nothing_more() -> None:
         scheduler.submit(request())
 
 
-def test_idle_worker_is_woken() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_idle_worker_is_woken(scheduler: Scheduler) -> None:
     assert not scheduler.wait_for_work(0.0)
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(scheduler.wait_for_work(TIMEOUT_S)))
@@ -215,8 +212,7 @@ def test_idle_worker_is_woken() -> None:
     assert answers == [True]
 
 
-def test_stop_wakes_an_idle_worker() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_stop_wakes_an_idle_worker(scheduler: Scheduler) -> None:
     thread = threading.Thread(target=scheduler.wait_for_work, args=(TIMEOUT_S,))
     thread.start()
     scheduler.stop()
@@ -304,8 +300,7 @@ def test_two_may_wait_where_one_runs_at_once() -> None:
 def test_sources_of_bulk_calls_bar_no_other_request() -> None:
     scheduler, _ = paced(0.5, max_queue=8, max_queue_s=1.0, caller_share=0.5)
     bulk = [request(flow="bulk call", is_bulk=True) for _ in range(6)]
-    for one in bulk[:5]:
-        scheduler.submit(one)
+    submit(scheduler, *bulk[:5])
     assert refusal(scheduler, bulk[5]).bound is Bound.CALLER
     single = request(flow="connection")
     scheduler.submit(single)
@@ -394,30 +389,25 @@ def test_client_may_have_exactly_its_share() -> None:
     assert refusal(scheduler, request(1)).bound is Bound.CALLER
 
 
-def test_request_of_another_client_passes_a_flood() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=99))
+def test_request_of_another_client_passes_a_flood(scheduler: Scheduler) -> None:
     flood = submitted(scheduler, *[3] * 20)
     assert scheduler.take(busy=0, free=1, budget_tokens=9) == flood[:1]
     quiet = [request(caller="quiet") for _ in range(2)]
-    for one in quiet:
-        scheduler.submit(one)
+    submit(scheduler, *quiet)
     order = [scheduler.take(busy=0, free=1, budget_tokens=9)[0] for _ in range(4)]
     assert order == [quiet[0], flood[1], quiet[1], flood[2]]
 
 
-def test_low_priority_gets_one_request_in_sixteen() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=99))
+def test_low_priority_gets_one_request_in_sixteen(scheduler: Scheduler) -> None:
     low = [request(priority=Priority.LOW, caller=f"{number}") for number in range(3)]
-    for one in low:
-        scheduler.submit(one)
+    submit(scheduler, *low)
     submitted(scheduler, *[1] * 32)
     assert scheduler.low_queue_depth == 3
     taken = scheduler.take(busy=0, free=99, budget_tokens=999)
     assert [place for place, one in enumerate(taken) if one in low] == [15, 31, 34]
 
 
-def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=99))
+def test_beam_is_passed_by_as_many_rows_as_it_takes_itself(scheduler: Scheduler) -> None:
     running = submitted(scheduler, 1)
     scheduler.take(busy=0, free=4, budget_tokens=99)
     beam = request(1, rows=4)
@@ -432,8 +422,7 @@ def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
     assert scheduler.take(busy=0, free=4, budget_tokens=99) == [beam]
 
 
-def test_earlier_requests_do_not_count_as_passing() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=99))
+def test_earlier_requests_do_not_count_as_passing(scheduler: Scheduler) -> None:
     submitted(scheduler, 1, 1)
     beam = request(1, rows=4)
     scheduler.submit(beam)
@@ -441,8 +430,7 @@ def test_earlier_requests_do_not_count_as_passing() -> None:
     assert beam.passed_rows == 0
 
 
-def test_time_limit_ends_the_wait_too() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9))
+def test_time_limit_ends_the_wait_too(scheduler: Scheduler) -> None:
     limited = request(arrived_s=10.0, time_limit_s=2.0)
     scheduler.submit(limited)
     assert scheduler.expire(11.9) == []
@@ -563,8 +551,7 @@ def test_bulk_takes_a_part_of_the_slots_while_there_are_single_calls() -> None:
     clock = Clock()
     scheduler = Scheduler(QueueLimits(max_queue=99), slots=16, clock=clock)
     single = request()
-    for one in [single, *bulk(*[1] * 40)]:
-        scheduler.submit(one)
+    submit(scheduler, single, *bulk(*[1] * 40))
     begun = scheduler.take(busy=0, free=16, budget_tokens=999)
     assert (single in begun, len(begun)) == (True, 1 + 16 * SHARE)
     scheduler.finish([single])
@@ -577,19 +564,16 @@ def test_bulk_takes_a_part_of_the_slots_while_there_are_single_calls() -> None:
 def test_single_calls_pass_bulk_that_has_its_part() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99), slots=8)
     late, *singles = [request(caller="single") for _ in range(4)]
-    for one in [late, *bulk(*[1] * 20)]:
-        scheduler.submit(one)
+    submit(scheduler, late, *bulk(*[1] * 20))
     assert len(scheduler.take(busy=0, free=8, budget_tokens=999)) == 1 + 8 * SHARE
-    for one in singles:
-        scheduler.submit(one)
+    submit(scheduler, *singles)
     assert scheduler.take(busy=3, free=5, budget_tokens=999) == singles
 
 
 def test_single_calls_beside_bulk_run_on_few_workers() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99), workers=2, slots=32)
     singles = [request(caller="single") for _ in range(4)]
-    for one in [*singles, *bulk(*[1] * 60)]:
-        scheduler.submit(one)
+    submit(scheduler, *singles, *bulk(*[1] * 60))
     quick = scheduler.take(busy=0, free=16, budget_tokens=999)
     # Half of the single calls, and of three tenths of the slots.
     assert ([one for one in quick if not one.spec.is_bulk], len(quick)) == (singles, 7)
@@ -608,8 +592,7 @@ def test_single_calls_beside_bulk_run_on_few_workers() -> None:
 
 def test_many_single_calls_beside_bulk_run_on_all_workers() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99), workers=2, slots=16)
-    for one in [*(request(caller=f"{number}") for number in range(10)), *bulk(*[1] * 60)]:
-        scheduler.submit(one)
+    submit(scheduler, *(request(caller=f"{number}") for number in range(10)), *bulk(*[1] * 60))
     taken = [
         scheduler.take(busy=0, free=8, budget_tokens=999, worker=worker) for worker in range(2)
     ]
@@ -619,8 +602,7 @@ def test_many_single_calls_beside_bulk_run_on_all_workers() -> None:
 
 def test_single_call_does_not_wait_for_a_worker_that_is_full_of_bulk() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99), workers=2, slots=16)
-    for one in bulk(*[1] * 60):
-        scheduler.submit(one)
+    submit(scheduler, *bulk(*[1] * 60))
     first = scheduler.take(busy=0, free=8, budget_tokens=999)
     second = scheduler.take(busy=0, free=8, budget_tokens=999, worker=1)
     single = request(caller="single")
@@ -635,8 +617,7 @@ def test_wide_beam_of_a_bulk_call_runs_beside_single_calls() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99), slots=8)
     single = request()
     wide, second = bulk(7, 7)
-    for one in (single, wide, second):
-        scheduler.submit(one)
+    submit(scheduler, single, wide, second)
     assert scheduler.take(busy=0, free=8, budget_tokens=999) == [single, wide]
     scheduler.finish([wide])
     assert scheduler.take(busy=1, free=7, budget_tokens=999) == [second]

@@ -159,17 +159,3 @@ def test_clients_without_requests_are_forgotten(
             turns.serve(one)
             turns.forget(one)
     assert turns.is_empty and turns.work == 0
-
-
-def test_a_client_gains_nothing_by_many_flows() -> None:
-    many = [request("many", f"{number}") for number in range(8)]
-    one = [request("one") for _ in range(8)]
-    order = list(filled([*many, *one]))
-    assert Counter(map(client_of, order[:8])) == {"many": 4, "one": 4}
-
-
-def test_heavy_requests_of_one_client_do_not_delay_light_ones_of_another() -> None:
-    turns = filled([request("heavy", "", 60) for _ in range(4)])
-    for _ in range(8):
-        turns.add(request("light", "", 6))
-    assert [client_of(serve(turns)) for _ in range(9)] == ["heavy"] + ["light"] * 8

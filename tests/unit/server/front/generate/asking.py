@@ -1,17 +1,45 @@
-"""What a feature is made from, for a test of it alone."""
+"""What a feature is made from, and what reads, routes and refuses a request, without a server."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from tests.unit.server.front.echo import MAX_TARGET, echo_model
+import pytest
+from tests.unit.server.front.echo import MAX_TARGET, byte_tokenizer, echo_model, manifest
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.records import Template
+from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.generate.records import NO_AFFIXES, Asked, Part
-from seqserve_server.front.models.loaded_model import LoadedModel
+from seqserve_server.contract.request import Priority
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.job import Job, Window
+from seqserve_server.front.generate.options import compile_options
+from seqserve_server.front.generate.records import (
+    NO_AFFIXES,
+    Asked,
+    Hop,
+    Options,
+    Part,
+    Route,
+    Source,
+)
+from seqserve_server.front.generate.source import SourceReader
+from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
+from seqserve_server.front.overload.turns import run_now
 from seqserve_server.text.glossary import Glossary
 from seqserve_server.text.splitting import Span
 
 DECODING = DecodingOptions(max_decoding_length=MAX_TARGET)
+TOKENIZER = byte_tokenizer()
+PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
+TO_GERMAN = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
+"""A model of English to German."""
+
+
+def ids(text: str) -> tuple[int, ...]:
+    """Tokenizes a text, without the end token."""
+    return tuple(TOKENIZER.encode(text)[:-1])
 
 
 def asked(
@@ -26,3 +54,28 @@ def asked(
 
 def part(text: str, decoding: DecodingOptions = DECODING) -> Part:
     return Part(Span(0, len(text)), text, text, [], decoding)
+
+
+def read(source: str, model: ServedModel, **options: Any) -> Source:
+    """Reads a source as a request with these options does."""
+    meant = compile_options(generation_pb2.GenerationOptions(**options), model)
+    return run_now(SourceReader(model, meant).read(source))
+
+
+def job_of(
+    model: ServedModel, options: Options, *sources: Source, call: ServerCall | None = None
+) -> Job:
+    return Job(
+        route=Route((Hop(model, options),), Priority.NORMAL, is_bulk=False),
+        sources=list(sources),
+        call=call or ServerCall(path="", request_id=""),
+        window=Window(1),
+    )
+
+
+def refusal(make: Callable[..., Any], *arguments: Any, **options: Any) -> InvalidRequest:
+    """Calls what must refuse a request; gives the error, whose text is short."""
+    with pytest.raises(InvalidRequest) as caught:
+        make(*arguments, **options)
+    assert len(str(caught.value)) < 300
+    return caught.value

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import make_options
-from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.echo import echo_model, manifest
+from tests.unit.server.front.generate.asking import TOKENIZER
 from tests.unit.server.front.generate.written import written
 
 from seqserve.v1 import generation_pb2
@@ -22,7 +23,6 @@ from seqserve_server.front.overload.memory import AnswerSize
 from seqserve_server.front.overload.turns import run_now
 from seqserve_server.text.splitting import Segmentation
 
-TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(name="a-model-of-some-name", version=12345), TOKENIZER)
 TERMS = [generation_pb2.Term(source=text, target="its translation") for text in "<>"]
 MB = 1_000_000

@@ -15,7 +15,7 @@ from tests.unit.server.front.service import Service, details, failure, request, 
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
-from seqserve_server.contract.errors import Draining, InvalidRequest, Unreadable
+from seqserve_server.contract.errors import InvalidRequest, Unreadable
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.bulk import Bulk
 
@@ -502,28 +502,6 @@ async def test_nothing_to_do(make: Callable[..., Bulk]) -> None:
     assert [response async for response in make().responses(these([]))] == []
 
 
-async def test_leaving_cancels_requests_under_way(make: Callable[..., Bulk]) -> None:
-    cancelled: list[str] = []
-
-    async def hang(asked: Any, call: ServerCall) -> Any:
-        if asked.source == "first":
-            return await answer(asked, call)
-        try:
-            await asyncio.sleep(PATIENCE_S)
-        except asyncio.CancelledError:
-            cancelled.append(asked.source)
-            raise
-
-    before = asyncio.all_tasks()
-    sources = ["first", "second", "third"]
-    requests = these([bulk(number, source) for number, source in enumerate(sources)])
-    async with aclosing(make(hang).responses(requests)) as responses:
-        assert parsed(await anext(responses)).id == 0
-        await asyncio.sleep(0.01)
-    assert sorted(cancelled) == ["second", "third"]
-    assert asyncio.all_tasks() == before
-
-
 async def test_internal_fault_ends_the_call(make: Callable[..., Bulk]) -> None:
     async def fail(asked: Any, call: ServerCall) -> Any:
         raise ZeroDivisionError
@@ -532,25 +510,6 @@ async def test_internal_fault_ends_the_call(make: Callable[..., Bulk]) -> None:
         async for _ in make(fail).responses(these([bulk(1, "a"), bulk(2, "b")])):
             pass
     assert isinstance(fault.value.exceptions[0], ZeroDivisionError)
-
-
-async def test_requests_refused_while_draining_have_no_response(make: Callable[..., Bulk]) -> None:
-    async def refuse(asked: Any, call: ServerCall) -> Any:
-        if asked.source == "late":
-            raise Draining("the server is shutting down")
-        await asyncio.sleep(0.01)
-        return await answer(asked, call)
-
-    async def requests() -> AsyncIterator[Any]:
-        for number, source in enumerate(["a", "late", "late"]):
-            yield bulk(number, source)
-        await asyncio.sleep(PATIENCE_S)
-
-    given: list[int] = []
-    with pytest.raises(Draining):
-        async for response in make(refuse).responses(requests()):
-            given.append(parsed(response).id)
-    assert given == [0]
 
 
 async def test_a_refusal_counts_under_the_model_of_its_own_request() -> None:

@@ -64,12 +64,6 @@ async def killed(detector: LanguageDetector) -> int:
     return process
 
 
-async def test_a_process_that_ends_is_replaced(detector: LanguageDetector) -> None:
-    process = await killed(detector)
-    assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
-    assert detector.pid not in (None, process)
-
-
 async def test_a_process_that_ends_while_it_is_asked_is_replaced(
     detector: LanguageDetector,
 ) -> None:

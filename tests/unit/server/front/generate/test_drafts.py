@@ -3,66 +3,55 @@ from typing import Any
 
 import pytest
 from tests.unit.server.front.echo import MAX_TARGET, echo_model
+from tests.unit.server.front.generate.asking import DECODING, job_of, part, read, refusal
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority
-from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.job import Job, Window
-from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Options, Part, Route
-from seqserve_server.front.generate.source import SourceReader
-from seqserve_server.front.overload.turns import run_now
-from seqserve_server.text.splitting import Span
+from seqserve_server.front.generate.records import Options
 
 MODEL = echo_model(max_rows=4)
 
 
 def drafts(source: str, **options: Any) -> list[tuple[int, ...]]:
     """Returns the draft of each part of a source."""
-    meant = compile_options(generation_pb2.GenerationOptions(**options), MODEL)
-    return [part.draft for part in run_now(SourceReader(MODEL, meant).read(source)).parts]
+    return [part.draft for part in read(source, MODEL, **options).parts]
 
 
 def ids(text: str) -> tuple[int, ...]:
     return tuple(MODEL.tokenizer.encode_target(text))
 
 
-def test_text_is_tokenized_with_its_end() -> None:
-    assert drafts("ab", target_draft="cd") == [ids("cd")]
-    assert drafts("ab", target_draft="") == drafts("ab") == [()]
+LINES = {"segmentation": "lines"}
 
 
-async def test_engine_gets_it() -> None:
-    options = DecodingOptions(max_decoding_length=MAX_TARGET)
-    job = Job(
-        route=Route((Hop(MODEL, Options(decoding=options)),), Priority.NORMAL, is_bulk=False),
-        sources=[],
-        call=ServerCall(path="", request_id=""),
-        window=Window(1),
-    )
-    part = Part(Span(0, 1), "a", "a", [5, 2], options, draft=(7, 2))
-    spec = job.spec(part)
+@pytest.mark.parametrize(
+    ("options", "source", "texts"),
+    [
+        ({}, "ab", [""]),
+        ({"target_draft": ""}, "ab", [""]),
+        ({"target_draft": "cd"}, "ab", ["cd"]),
+        ({"draft_source": True}, "ab", ["ab"]),
+        ({"draft_source": False}, "ab", [""]),
+        # Each of several segments may be its own draft.
+        (LINES | {"target_draft": "xy"}, "ab\n", ["xy"]),
+        (LINES | {"target_draft": "xy"}, "ab\ncd", ["", ""]),
+        (LINES | {"draft_source": True}, "ab\ncd\n--", ["ab", "cd", ""]),
+        # A prefix comes before a draft without it.
+        ({"target_draft": "cd", "target_prefix": "x"}, "ab", ["xcd"]),
+        ({"target_draft": "xcd", "target_prefix": "x"}, "ab", ["xcd"]),
+        ({"draft_source": True, "target_prefix": "x"}, "ab", ["xab"]),
+    ],
+    ids=str,
+)
+def test_each_part_has_its_draft_with_the_end(
+    options: dict[str, Any], source: str, texts: list[str]
+) -> None:
+    assert drafts(source, **options) == [ids(text) if text else () for text in texts]
+
+
+def test_engine_gets_it() -> None:
+    job = job_of(MODEL, Options(decoding=DECODING))
+    spec = job.spec(part("a")._replace(tokens=[5, 2], draft=(7, 2)))
     assert pickle.loads(pickle.dumps(spec)).draft == (7, 2)
-
-
-def test_source_is_the_draft() -> None:
-    assert drafts("ab", draft_source=True) == [ids("ab")]
-    assert drafts("ab", draft_source=False) == [()]
-
-
-def test_each_of_several_segments_may_be_its_own_draft() -> None:
-    lines = {"segmentation": "lines"}
-    assert drafts("ab\n", target_draft="xy", **lines) == [ids("xy")]
-    assert drafts("ab\ncd", target_draft="xy", **lines) == [()] * 2
-    assert drafts("ab\ncd\n--", draft_source=True, **lines) == [ids("ab"), ids("cd"), ()]
-
-
-def test_prefix_comes_before_a_draft_without_it() -> None:
-    assert drafts("ab", target_draft="cd", target_prefix="x") == [ids("xcd")]
-    assert drafts("ab", target_draft="xcd", target_prefix="x") == [ids("xcd")]
-    assert drafts("ab", draft_source=True, target_prefix="x") == [ids("xab")]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +80,7 @@ def test_other_searches_ignore_it(other: dict[str, Any]) -> None:
     ],
 )
 def test_refused(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        drafts("ab", **options)
-    assert caught.value.field == field
+    assert refusal(drafts, "ab", **options).field == field
 
 
 def test_a_draft_is_no_longer_than_a_target() -> None:

@@ -2,8 +2,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
-from tests.unit.server.front.generate.asking import DECODING, asked, part
+from tests.unit.server.front.echo import echo_model, manifest
+from tests.unit.server.front.generate.asking import DECODING, TOKENIZER, asked, ids, part, refusal
 
 from seqserve_gateway.deepl import _FORMAL
 from seqserve_server.artifact.records import Template
@@ -12,13 +12,8 @@ from seqserve_server.contract.limits import MAX_SUPPRESSED
 from seqserve_server.contract.options import ANY_TOKEN, BEGIN, DecodingOptions, Sampling
 from seqserve_server.front.generate.formality import _table, formality
 
-TOKENIZER = byte_tokenizer()
-PAIR = Template(source_languages={"en": ""}, target_languages={"de": "", "fr": ""})
-MODEL = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
-
-
-def ids(text: str) -> tuple[int, ...]:
-    return tuple(TOKENIZER.encode(text)[:-1])
+TO_GERMAN_AND_FRENCH = Template(source_languages={"en": ""}, target_languages={"de": "", "fr": ""})
+MODEL = echo_model(replace(manifest(), template=TO_GERMAN_AND_FRENCH), TOKENIZER)
 
 
 def read(
@@ -97,8 +92,8 @@ def test_other_languages_are_refused_or_left(languages: dict[str, Any]) -> None:
 
 def test_a_model_without_a_short_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TOKENIZER, "encode_target", lambda word: [2, 2, 2, 2, 1])
-    with pytest.raises(InvalidRequest, match=r"options.formality"):
-        formality(asked(model=MODEL, formality="more", target_language="de"))
+    sent = asked(model=MODEL, formality="more", target_language="de")
+    assert refusal(formality, sent).field == "options.formality"
 
 
 def test_without_the_option_there_is_none() -> None:

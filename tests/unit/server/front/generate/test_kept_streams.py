@@ -4,21 +4,16 @@ from typing import Any, cast
 
 import tokenizers
 from tests.unit.server.front.echo import echo_model, manifest
+from tests.unit.server.front.generate.asking import job_of, read
 from tokenizers import decoders, models, pre_tokenizers
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.contract.request import Priority
 from seqserve_server.contract.stats import CacheCounts
-from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
-from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Route
-from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.overload.turns import run_now
 from seqserve_server.text.tokenizer import Tokenizer
 
 
@@ -54,12 +49,7 @@ def test_stop_sequence_that_ends_within_a_token_is_not_streamed() -> None:
     model = replace(model, engine=engine, answers=answers)
 
     async def streamed() -> tuple[list[str], str]:
-        job = Job(
-            route=Route((Hop(model, options),), Priority.NORMAL, False),
-            sources=[run_now(SourceReader(model, options).read("c"))],
-            call=ServerCall(path="", request_id=""),
-            window=Window(1),
-        )
+        job = job_of(model, options, read("c", model, stop_sequences=["b"]))
         *pieces, whole = [each async for each in answering.streamed(job, job.sources[0])]
         return [cast(Any, each).text for each in pieces], cast(Any, whole).hypotheses[0].text
 

@@ -4,18 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.echo import echo_model, manifest
+from tests.unit.server.front.generate.asking import TOKENIZER, refusal
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
-from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.languages import affixes_of
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import Affixes
 
-TOKENIZER = byte_tokenizer()
 EN, DE, FR = "E", "D", "F"
 """Tokens that stand for languages."""
 CODES = {"eng_Latn": EN, "deu_Latn": DE, "fra_Latn": FR}
@@ -54,9 +53,8 @@ def placed(model: Manifest, source: str = "", target: str = "") -> Affixes:
 
 
 def refused(model: Manifest, source: str = "", target: str = "") -> tuple[str, str]:
-    with pytest.raises(InvalidRequest) as caught:
-        placed(model, source, target)
-    return caught.value.field, caught.value.reason
+    error = refusal(placed, model, source, target)
+    return error.field, error.reason
 
 
 def ids(*tokens: str) -> tuple[int, ...]:

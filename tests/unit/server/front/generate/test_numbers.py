@@ -2,25 +2,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
-from tests.unit.server.front.generate.asking import asked, part
+from tests.unit.server.front.echo import echo_model
+from tests.unit.server.front.generate.asking import TO_GERMAN as MODEL
+from tests.unit.server.front.generate.asking import TOKENIZER, asked, part, read
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.records import Template
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import Sampling
 from seqserve_server.front.generate.alignment import Link, message_of
 from seqserve_server.front.generate.numbers import MOST_LISTED, numbers
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import Feature, Part
-from seqserve_server.front.generate.source import SourceReader
-from seqserve_server.front.overload.turns import run_now
 from seqserve_server.text.quantities.comparison import Difference
 from seqserve_server.text.splitting import Span
 
-TOKENIZER = byte_tokenizer()
-PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
-MODEL = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
 SOURCE = "Order 85642 of 20 July"
 
 
@@ -46,15 +41,11 @@ def written(text: str, source: str = SOURCE, **fields: Any) -> generation_pb2.Hy
 
 def test_only_sources_with_a_digit_are_checked() -> None:
     options = compile_options(generation_pb2.GenerationOptions(), MODEL)
-    reader = SourceReader(MODEL, options)
-
-    def check_of(text: str) -> Feature | None:
-        [only] = run_now(reader.read(text)).parts
-        return only.check
-
-    assert options.features == ()
-    assert check_of("Two dogs.") is None
-    assert check_of("2 dogs.") is check_of("٢ dogs.") is options.check is not None
+    none, latin, arabic = (
+        read(text, MODEL).parts[0].check for text in ("Two dogs.", "2 dogs.", "٢ dogs.")
+    )
+    assert options.features == () and none is None
+    assert latin is arabic is options.check is not None
 
 
 def test_a_model_without_languages_is_checked_on_request() -> None:
@@ -140,9 +131,8 @@ def test_without_the_option_there_is_none() -> None:
 
 def test_a_search_without_terms_is_not_repeated() -> None:
     plain = asked().decoding
-    sampling = Sampling(1.0, 0, 1.0, 0.0, 7)
     for decoding in (
-        replace(plain, sampling=sampling),
+        replace(plain, sampling=Sampling(1.0, 0, 1.0, 0.0, 7)),
         replace(plain, return_alternatives=True),
         replace(plain, prefix_bias_beta=0.5),
     ):

@@ -1,9 +1,8 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.server.front.generate.asking import asked, part
+from tests.unit.server.front.generate.asking import asked, part, refusal
 
-from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.generate.protected import protected
 from seqserve_server.front.generate.records import without
 from seqserve_server.text.splitting import Span
@@ -85,9 +84,7 @@ def test_texts_of_the_caller_are_whole_words_and_the_longest() -> None:
 
 @pytest.mark.parametrize("keep", ["", "  ", "a" * 257])
 def test_texts_refused(keep: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        kept("a", keep)
-    assert caught.value.field == "options.keep"
+    assert refusal(kept, "a", keep).field == "options.keep"
 
 
 def test_the_text_without_its_kept_spans() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.echo import echo_model, manifest
+from tests.unit.server.front.generate.asking import TOKENIZER
 from tests.unit.server.front.generate.written import written
 
 from seqserve.v1 import generation_pb2
@@ -18,7 +19,6 @@ from seqserve_server.front.generate.scoring import weights_of
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.text.splitting import Span
 
-TOKENIZER = byte_tokenizer()
 MODEL = echo_model(manifest(version=3), TOKENIZER)
 UNK = MODEL.manifest.tokens.unk
 SOURCE = TOKENIZER.encode("xyz")
@@ -60,15 +60,6 @@ def response(
     )
 
 
-def test_response_names_the_model_and_counts_tokens() -> None:
-    found = response(
-        Hypothesis(ids("abc"), -1.0, StopReason.EOS), Hypothesis(ids("d"), -2.0, StopReason.LENGTH)
-    )
-    assert (found.model, found.version) == ("echo", 3)
-    assert (found.source_tokens, found.generated_tokens) == (4, 4)
-    assert [one.text for one in found.hypotheses] == ["abc", "d"]
-
-
 def test_hypothesis_carries_scores_and_top_tokens() -> None:
     hypothesis = Hypothesis(
         ids("aä"),
@@ -105,17 +96,6 @@ def test_fields_that_were_not_requested_are_unset() -> None:
         "stop_reason",
     }
     assert not found.source_pieces
-
-
-def test_unmet_terms_are_given_as_they_were_sent() -> None:
-    terms = [generation_pb2.Term(source=text, target=text.upper()) for text in ("x", "y", "z")]
-    first, second = response(
-        Hypothesis(ids("x"), -1.0, StopReason.EOS, unmet_terms=(0, 2)),
-        Hypothesis(ids("y"), -2.0, StopReason.EOS),
-        terms=terms,
-    ).hypotheses
-    assert list(first.unmet_terms) == [terms[0], terms[2]]
-    assert not second.unmet_terms
 
 
 def test_terms_that_could_not_apply_are_unmet_where_a_text_lacks_them() -> None:

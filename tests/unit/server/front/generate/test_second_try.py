@@ -4,25 +4,16 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.generate.asking import TO_GERMAN as MODEL
+from tests.unit.server.front.generate.asking import TOKENIZER, job_of, read
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import QueueFull, ServiceError
 from seqserve_server.contract.events import Failed, Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.contract.request import Priority
-from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
-from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Route
-from seqserve_server.front.generate.source import SourceReader
-from seqserve_server.front.overload.turns import run_now
 
-TOKENIZER = byte_tokenizer()
-PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
-MODEL = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
 Term = generation_pb2.Term
 
 
@@ -56,14 +47,8 @@ def answered(
     """Answers a source; returns its hypothesis, and how often it was decoded."""
     options = compile_options(generation_pb2.GenerationOptions(**sent), MODEL)
     engine = TryingEngine(target, second, score)
-    job = Job(
-        route=Route(
-            (Hop(replace(MODEL, engine=cast(Any, engine)), options),), Priority.NORMAL, False
-        ),
-        sources=[run_now(SourceReader(MODEL, options).read(source))],
-        call=ServerCall(path="", request_id=""),
-        window=Window(1),
-    )
+    model = replace(MODEL, engine=cast(Any, engine))
+    job = job_of(model, options, read(source, MODEL, **sent))
 
     async def answer() -> generation_pb2.GenerateResponse:
         return await answering.answer(job, job.sources[0])

@@ -2,8 +2,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.server.front.echo import byte_tokenizer, echo_model
-from tests.unit.server.front.generate.asking import asked, part
+from tests.unit.server.front.echo import echo_model
+from tests.unit.server.front.generate.asking import TOKENIZER, asked, ids, part, refusal
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
@@ -12,14 +12,9 @@ from seqserve_server.front.generate.records import Feature
 from seqserve_server.front.generate.terms import terms, tokenized_terms
 from seqserve_server.text.glossary import Glossary, Label
 
-TOKENIZER = byte_tokenizer()
 MODEL = echo_model(tokenizer=TOKENIZER, max_rows=4)
 Term = generation_pb2.Term
 TEA, CAKE = Term(source="tea", target="Tee"), Term(source="cake", target="Kuchen")
-
-
-def ids(text: str) -> tuple[int, ...]:
-    return tuple(TOKENIZER.encode(text)[:-1])
 
 
 def many(count: int) -> list[Term]:
@@ -50,9 +45,8 @@ def test_a_typed_control_token_is_text() -> None:
     ],
 )
 def test_invalid_terms_are_refused(terms: list[Term], reason: str) -> None:
-    with pytest.raises(InvalidRequest, match=reason) as caught:
-        tokenized_terms(terms, TOKENIZER)
-    assert caught.value.field == "options.terms"
+    refused = refusal(tokenized_terms, terms, TOKENIZER)
+    assert refused.field == "options.terms" and reason in refused.reason
 
 
 def test_terms_of_the_maximum_number_and_length() -> None:
@@ -86,13 +80,16 @@ def test_targets_that_can_be_generated() -> None:
     check(suppressed=ids("x"), ends=ids("y"), vocabulary=(*ids("KuchenTee"), *ids("x")))
 
 
-def test_a_target_that_cannot_be_generated_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="'Tee', which has a token that is suppressed"):
-        check(suppressed=ids("T"))
-    with pytest.raises(InvalidRequest, match="'Kuchen', which has a token that ends"):
-        check(ends=ids("xK"))
-    with pytest.raises(InvalidRequest, match=r"'Tee', .* not in vocabulary_allow"):
-        check(vocabulary=ids("Kuchen"))
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        ({"suppressed": ids("T")}, "'Tee', which has a token that is suppressed"),
+        ({"ends": ids("xK")}, "'Kuchen', which has a token that ends"),
+        ({"vocabulary": ids("Kuchen")}, "not in vocabulary_allow"),
+    ],
+)
+def test_a_target_that_cannot_be_generated_is_refused(refused: Any, reason: str) -> None:
+    assert reason in refusal(check, **refused).reason
 
 
 def options(
@@ -119,12 +116,21 @@ def targets(options: DecodingOptions, terms: list[Term], source: str) -> tuple[A
     return for_source(options, terms, source)[0].terms
 
 
-def test_only_terms_in_the_source_apply() -> None:
-    terms = [TEA, CAKE]
-    all_options = options(terms)
-    assert for_source(all_options, terms, "a cake")[1] == [CAKE]
-    assert for_source(all_options, terms, "cake and tea")[1] == terms, "in the request's order"
-    assert for_source(all_options, terms, "ca\u00adke")[1] == [CAKE], "as it is read"
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("a cake", [CAKE]),
+        ("cake and tea", [TEA, CAKE]),
+        ("ca\u00adke", [CAKE]),
+        ("coffee", []),
+    ],
+    ids=["one", "in the order of the request", "as it is read", "none"],
+)
+def test_only_terms_in_the_source_apply(source: str, found: list[Term]) -> None:
+    decoding, applied = for_source(options([TEA, CAKE]), [TEA, CAKE], source)
+    assert applied == found
+    assert decoding.terms == tuple(ids(term.target) for term in found)
+    assert for_source(options([]), [], source) == (options([]), [])
 
 
 @pytest.mark.parametrize(
@@ -148,20 +154,6 @@ def test_only_terms_in_the_source_apply() -> None:
 def test_a_term_is_whole_words(source: str, text: str, applies: bool) -> None:
     own = [Term(source=source, target="t")]
     assert bool(for_source(options(own), own, text)[1]) == applies
-
-
-def test_the_engine_gets_the_terms_of_the_source() -> None:
-    terms = [TEA, CAKE]
-    all_options = options(terms)
-    assert targets(all_options, terms, "a cake") == (ids("Kuchen"),)
-    assert targets(all_options, terms, "tea, cake") == all_options.terms
-    assert targets(all_options, terms, "coffee") == ()
-    assert all_options.terms == (ids("Tee"), ids("Kuchen")), "other sources need them"
-
-
-def test_options_without_terms_do_not_change() -> None:
-    unchanged = options([])
-    assert for_source(unchanged, [], "tea") == (unchanged, [])
 
 
 def test_terms_of_the_source_must_fit_the_maximum_length() -> None:

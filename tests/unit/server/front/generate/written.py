@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from tests.unit.server.front.generate.asking import job_of
+
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.events import Failed, Finished, Timeline
-from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
-from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Hop, Part, Route, Source
+from seqserve_server.front.generate.records import Part, Source
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.text.splitting import Span
 
@@ -68,14 +68,7 @@ def written(
     part = Part(Span(0, len(text)), text, text, tokens, decoding, protected=kept, terms=terms)
     source = Source(text, [part], len(tokens), is_divided=False)
     engine = AnsweringEngine(answer, timeline or Timeline(), attention, while_fetching)
-    job = Job(
-        route=Route(
-            (Hop(replace(model, engine=cast(Any, engine)), options),), Priority.NORMAL, False
-        ),
-        sources=[source],
-        call=call or ServerCall(path="", request_id=""),
-        window=Window(1),
-    )
+    job = job_of(replace(model, engine=cast(Any, engine)), options, source, call=call)
 
     async def answered() -> generation_pb2.GenerateResponse:
         return await answering.answer(job, source)

@@ -20,15 +20,6 @@ def version(
     )
 
 
-def test_from_the_folder_and_back() -> None:
-    one = version(1)
-    for state in (LOADING, READY, DRAINING, AVAILABLE):
-        one.move(state)
-        assert not one.is_removable
-    one.mark_missing()
-    assert one.is_removable
-
-
 @pytest.mark.parametrize("state", list(ModelState))
 def test_no_step_is_left_out(state: ModelState) -> None:
     steps = {
@@ -90,15 +81,6 @@ def test_version_that_vanishes_while_it_loads_is_gone_only_after() -> None:
     assert one.is_removable and to_load([one], keep=0) == []
 
 
-def test_reason_of_one_that_restarts_is_gone_when_it_is_ready() -> None:
-    one = version(1, READY)
-    one.move(ModelState.RESTARTING, "has failed")
-    one.move(ModelState.RESTARTING, "has failed 2 times")
-    assert one.reason == "has failed 2 times"
-    one.move(ModelState.READY)
-    assert (one.state, one.reason) == (READY, "")
-
-
 GONE = version(2, READY, is_present=False)
 UNLOADED, LOADED = Control.UNLOADED, Control.LOADED
 
@@ -141,9 +123,3 @@ def test_versions_to_load_and_to_drain(
 ) -> None:
     assert [one.version for one in to_load(versions, keep=keep)] == loads
     assert [one.version for one in to_drain(versions, keep=keep)] == drains
-
-
-def test_version_with_a_share_is_kept() -> None:
-    waits, first, second = version(1), version(1, READY), version(2, READY)
-    assert to_drain([first, second], keep=1, weighted=[1]) == []
-    assert to_load([waits, second], keep=1, weighted=[1]) == [waits]

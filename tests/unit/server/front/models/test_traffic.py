@@ -12,11 +12,6 @@ WEIGHTS = st.dictionaries(st.integers(1, 9), st.integers(0, 100))
 READY = st.sets(st.integers(1, 9), min_size=1)
 
 
-def test_highest_version_has_all_unless_told() -> None:
-    assert traffic_shares({}, [1, 3, 2]) == {3: 1.0}
-    assert choose_version({}, [1, 3, 2], "any") == 3
-
-
 def test_weights_count_among_those_that_are_ready() -> None:
     assert traffic_shares({1: 90, 2: 10}, [1, 2, 3]) == {1: 0.9, 2: 0.1}
     assert traffic_shares({1: 90, 2: 10}, [2, 3]) == {2: 1.0}

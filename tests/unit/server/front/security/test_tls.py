@@ -1,5 +1,4 @@
 import logging
-import os
 import re
 import shutil
 import socket
@@ -81,27 +80,6 @@ def test_a_broken_pair_leaves_the_old_one(
     files.replace_server(other_certificates)
     assert port.shown() == after
     assert caplog.records[-1].message == "certificate read again"
-
-
-def test_a_pipe_in_the_place_of_a_file_holds_up_no_connection(
-    port: Port, files: Files, caplog: pytest.LogCaptureFixture
-) -> None:
-    certificate, key = files.server
-    before = certificate.read_text()
-    for path, option in (
-        (certificate, "--tls-certificate"),
-        (key, "--tls-key"),
-        (files.ca, "--tls-client-ca"),
-    ):
-        content = path.read_bytes()
-        path.unlink()
-        os.mkfifo(path)
-        assert port.shown() == before
-        assert fields_of(caplog)[-1] == {"reason": f"{option}: {path} is not a regular file"}
-        with pytest.raises(OptionError, match=f"^{option}: .* is not a regular file"):
-            Certificates(certificate, key, files.ca)
-        path.unlink()
-        path.write_bytes(content)
 
 
 def expire(certificate: Path, time: str) -> None:

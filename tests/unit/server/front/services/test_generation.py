@@ -10,7 +10,7 @@ from tests.unit.server.front.service import Service, details, failure, request
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -38,34 +38,42 @@ async def test_timings_add_up(service: Service) -> None:
     assert parts_ms <= timings.total_ms
 
 
-@pytest.mark.parametrize("text", ["a", "abc def", TEXT, "🙂" * 10, "x" * MAX_TARGET])
-async def test_pieces_join_to_the_result(service: Service, text: str) -> None:
-    messages = [message async for message in service.generation.GenerateStream(request(text))]
-    *pieces, last = messages
-    assert {message.WhichOneof("event") for message in pieces} == {"piece"}
-    assert last.WhichOneof("event") == "result"
-    hypothesis = last.result.hypotheses[0]
-    assert "".join(message.piece.text for message in pieces) == hypothesis.text == text
-    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
-    assert ids == list(hypothesis.token_ids)
-
-
 @pytest.mark.parametrize(
-    ("text", "stop"),
-    [("abcdefgh", "cdef"), ("abcdefgh", "abc"), ("abcdefgh", "xyz"), (TEXT, " 🙂"), (TEXT, "üß")],
+    ("text", "options"),
+    [
+        ("a", {}),
+        ("abc def", {}),
+        (TEXT, {}),
+        ("🙂" * 10, {}),
+        ("x" * MAX_TARGET, {}),
+        # It ends within a character.
+        ("a🙂", {"max_decoding_length": 3}),
+        # Tokens may be told of before it is known that they are cut off.
+        ("abcdefgh", {"stop_sequences": ["cdef"]}),
+        ("abcdefgh", {"stop_sequences": ["abc"]}),
+        ("abcdefgh", {"stop_sequences": ["xyz"]}),
+        (TEXT, {"stop_sequences": [" 🙂"]}),
+        (TEXT, {"stop_sequences": ["üß"]}),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("step_s", [0.0, 0.002])
-async def test_tokens_of_pieces_are_those_of_the_result(
-    service: Service, text: str, stop: str, step_s: float
+async def test_pieces_join_to_the_result(
+    service: Service, text: str, options: dict[str, Any], step_s: float
 ) -> None:
-    """Though some were told of before it was known that they are cut off."""
     service.runtime.step_s = step_s
-    asked = request(text, stop_sequences=[stop])
-    *pieces, last = [message async for message in service.generation.GenerateStream(asked)]
-    hypothesis = last.result.hypotheses[0]
-    assert "".join(message.piece.text for message in pieces) == text.partition(stop)[0]
+    call = service.generation.GenerateStream(request(text, **options))
+    *pieces, last = [message async for message in call]
+    assert {message.WhichOneof("event") for message in pieces} <= {"piece"}
+    [hypothesis] = last.result.hypotheses
+    assert "".join(message.piece.text for message in pieces) == hypothesis.text
     ids = [id_ for message in pieces for id_ in message.piece.token_ids]
     assert ids == list(hypothesis.token_ids)
+    if "max_decoding_length" in options:
+        assert len(ids) == 3 and hypothesis.text.startswith("a")
+    else:
+        [stop] = options.get("stop_sequences", ["\n"])
+        assert hypothesis.text == text.partition(stop)[0]
 
 
 async def test_pieces_come_while_the_rest_is_decoded(service: Service) -> None:
@@ -112,14 +120,6 @@ async def test_long_text_is_tokenised_off_the_loop(
     monkeypatch.setattr(Tokenizer, "encode", encode)
     await service.generation.Generate(request("a" * characters))
     assert (threads == [threading.current_thread()]) is is_inline
-
-
-async def test_answer_that_ends_within_a_character(service: Service) -> None:
-    call = service.generation.GenerateStream(request("a🙂", max_decoding_length=3))
-    *pieces, last = [message async for message in call]
-    hypothesis = last.result.hypotheses[0]
-    assert len(hypothesis.token_ids) == 3 and hypothesis.text.startswith("a")
-    assert "".join(message.piece.text for message in pieces) == hypothesis.text
 
 
 def batch(*sources: str, **options: Any) -> generation_pb2.GenerateBatchRequest:
@@ -189,17 +189,6 @@ def terms_of(specs: list[GenerateSpec]) -> list[list[str]]:
     return [[decode(words) for words in spec.options.terms] for spec in specs]
 
 
-async def test_terms_of_the_source_go_to_the_engine_and_come_back(
-    service: Service, unmet: list[GenerateSpec]
-) -> None:
-    asked = request("tea and cake", beam_size=2, terms=[CAKE, TEA])
-    answer = await service.generation.Generate(asked)
-    *_, last = [message async for message in service.generation.GenerateStream(asked)]
-    assert terms_of(unmet) == [["Kuchen", "Tee"]] * 2
-    assert list(answer.hypotheses[0].unmet_terms) == [TEA]
-    assert list(last.result.hypotheses[0].unmet_terms) == [TEA]
-
-
 async def test_each_source_of_a_batch_has_its_own_terms(
     service: Service, unmet: list[GenerateSpec]
 ) -> None:
@@ -211,26 +200,9 @@ async def test_each_source_of_a_batch_has_its_own_terms(
     assert [list(each.unmet_terms) for each in hypotheses] == [[], [], [CAKE], []]
 
 
-async def test_source_whose_terms_do_not_fit_fails_alone(
-    service: Service, unmet: list[GenerateSpec]
-) -> None:
-    asked = batch("tea", "tea and cake", beam_size=2, terms=[TEA, CAKE], max_decoding_length=8)
-    answer = await service.generation.GenerateBatch(asked)
-    good, bad = answer.outcomes
-    assert good.HasField("response")
-    assert (bad.failure.field, len(unmet)) == ("options.terms", 1)
-
-
 async def test_each_connection_and_each_batch_is_a_flow(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, specs: list[Spec]
 ) -> None:
-    specs, submit = [], service.remote.submit
-
-    def noted(spec: GenerateSpec, receive: Receive) -> int:
-        specs.append(spec)
-        return submit(spec, receive)
-
-    monkeypatch.setattr(service.remote, "submit", noted)
     for _ in range(2):
         await service.generation.Generate(request("a"))
     await service.generation.GenerateBatch(batch("b", "c"))

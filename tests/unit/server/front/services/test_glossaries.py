@@ -57,28 +57,6 @@ async def test_terms_of_a_glossary_apply(service: Service) -> None:
     assert "milk" in answer.hypotheses[0].text, "its own term goes before that of the glossary"
 
 
-async def test_terms_for_which_there_is_no_room_are_unmet(service: Service) -> None:
-    short = request("cake tea", glossary="drinks", max_decoding_length=5)
-    answer = await service.generation.Generate(short)
-    assert "cake" in answer.hypotheses[0].text
-    assert list(answer.hypotheses[0].unmet_terms) == ENTRIES[:1]
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("none", "'none' is not a glossary of the server; available: drinks, french"),
-        ("french", "'french' is for en to fr; the request is for en to de"),
-    ],
-)
-async def test_a_glossary_that_does_not_fit_is_refused(
-    service: Service, name: str, reason: str
-) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await service.generation.Generate(request("tea", glossary=name))
-    assert caught.value.details() == f"options.glossary: {reason}"
-
-
 async def test_a_glossary_is_a_parameter_of_the_open_inference_protocol(service: Service) -> None:
     asked = open_inference_pb2.ModelInferRequest(model_name="echo")
     tensor = asked.inputs.add(name="text", datatype="BYTES", shape=[1])

@@ -40,12 +40,6 @@ async def test_each_source_of_a_batch_has_the_languages_of_the_call(several: Ser
     assert tokens == [["E", "a", "b"], ["E", "c"]]
 
 
-async def test_missing_language_is_named_with_those_that_there_are(several: Service) -> None:
-    error = await failure(several.generation.Generate(request("abc", source_language="en")))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "options.target_language: is missing; echo/2 needs one of deu, eng" in error.details()
-
-
 async def test_scores_leave_out_the_token_of_the_language(several: Service) -> None:
     asked = pb.ScoreRequest(source="a", target="bc", source_language="en", target_language="de")
     answer = await several.generation.Score(asked)

@@ -35,7 +35,8 @@ async def test_each_sentence_is_answered_and_white_space_comes_back(service: Ser
 
 
 async def test_a_segment_is_answered_as_alone(service: Service) -> None:
-    options: dict[str, Any] = {"return_token_scores": True, "beam_size": 2, "num_hypotheses": 2}
+    options: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
+    options |= {"beam_size": 2, "num_hypotheses": 2}
     answer = await service.generation.Generate(request(TEXT, segmentation="sentences", **options))
     for source, segment in zip(SENTENCES, answer.segments, strict=True):
         alone = await service.generation.Generate(request(source, **options))
@@ -198,12 +199,6 @@ async def test_what_the_model_does_not_read_stays(
     answer = await service.generation.Generate(request("A.\n∎\nB.", segmentation="lines"))
     assert targets_of(answer) == ["A.", "∎", "B."]
     assert [len(segment.hypotheses) for segment in answer.segments] == [1, 0, 1]
-
-
-async def test_top_tokens_are_those_of_a_segment(service: Service) -> None:
-    asked = request("One. Two.", segmentation="sentences", return_top_tokens=2)
-    answer = await service.generation.Generate(asked)
-    assert [len(segment.hypotheses[0].top_tokens) for segment in answer.segments] == [5, 5]
 
 
 async def refused(service: Service, source: str, **options: Any) -> tuple[str, str]:

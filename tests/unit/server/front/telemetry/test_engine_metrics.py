@@ -108,22 +108,6 @@ def test_no_model_shows_no_sample(engines: EnginesCollector) -> None:
     assert [sample for family in engines.collect() for sample in family.samples] == []
 
 
-def test_counters_do_not_fall_before_they_end(engines: EnginesCollector) -> None:
-    engines.add(FIRST, Busy(5))
-    engines.remove(FIRST)
-    assert value(engines, "batch_rows_sum", FIRST) == 5
-    assert value(engines, "engine_restarts_total", FIRST) == 1
-    assert value(engines, "slots", FIRST) is None
-    assert value(engines, "queue_depth", FIRST, priority="normal") is None
-    engines.add(FIRST, Busy(1))
-    # Scrapes leave the reports as they are.
-    assert [value(engines, "batch_rows_sum", FIRST) for _ in range(3)] == [6, 6, 6]
-    assert value(engines, "engine_restarts_total", FIRST) == 2
-    engines.remove(FIRST)
-    engines.forget(FIRST)
-    assert value(engines, "batch_rows_sum", FIRST) is None
-
-
 # ---- what processes use, as the system tells
 
 reads_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")

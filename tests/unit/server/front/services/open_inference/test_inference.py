@@ -1,5 +1,4 @@
 import logging
-import math
 from typing import Any
 
 import grpc
@@ -43,16 +42,6 @@ async def test_outputs_have_the_shape_of_the_input(service: Service) -> None:
     assert {tuple(output.shape) for output in flat.outputs} == {(2,)}
     deep = await service.inference.ModelInfer(asking("a", "b", shape=[2, 1]))
     assert {tuple(output.shape) for output in deep.outputs} == {(2, 1)}
-
-
-async def test_hypotheses_of_a_text_share_a_row(
-    service: Service, submitted: list[GenerateSpec]
-) -> None:
-    asked = asking("a", "b", beam_size=4, num_hypotheses=3)
-    found = tensors(await service.inference.ModelInfer(asked))
-    # The fake engine finds only one hypothesis.
-    assert found["stop_reason"] == [["EOS", "", ""]] * 2
-    assert found["score"] == [[-1.0, -math.inf, -math.inf]] * 2
 
 
 async def test_parameters_are_options(service: Service, submitted: list[GenerateSpec]) -> None:
