@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
+from tests.support.process import eventually
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, texts_of
 
@@ -105,8 +106,7 @@ async def test_arrays_of_callers_take_turns(server: FakeServer) -> None:
             asyncio.create_task(first.post("/shout", json={"q": ["first"] * (BATCH + 1)}))
             for _ in range(9)
         ]
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         answer = await second.post("/shout", json={"q": texts})
         before = texts_of(server).count("first")
         await asyncio.wait(many)

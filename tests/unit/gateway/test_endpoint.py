@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
+from tests.support.process import eventually
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, opened
 
@@ -139,8 +140,7 @@ async def test_request_that_the_drain_does_not_wait_for_is_refused_with_a_pause(
     gateway = gateway_of(server)
     async with opened(gateway, FORM) as client:
         in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on"}))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         gateway.admission.is_open = False
         in_progress.cancel()
         cut = await in_progress
@@ -170,8 +170,7 @@ async def test_requests_share_a_bounded_memory_and_leave_room_for_other_callers(
     app, body = app_of(gateway, [FORM]), {"q": "another text"}
     async with client_of(app) as client, client_of(app, "10.0.0.2") as other:
         in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on and on"}))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         refused = await client.post("/shout", json=body)
         answered = await other.post("/shout", json=body)
         in_progress.cancel()
@@ -215,8 +214,7 @@ async def test_client_that_leaves_cancels_its_call(server: FakeServer) -> None:
     reader = Reader("/shout", {"q": "hang on"})
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(reader.visit(app))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         reader.gone.set()
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
@@ -229,8 +227,7 @@ async def test_cancelled_task_is_not_mistaken_for_a_client_that_left(server: Fak
     app = app_of(gateway_of(server), [FORM])
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(Reader("/shout", {"q": "hang on"}).visit(app))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         visit.cancel()
         with pytest.raises(asyncio.CancelledError):
             await visit
