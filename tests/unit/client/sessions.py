@@ -41,6 +41,9 @@ class Session:
         return list(value) if isinstance(value, Iterator) else value
 
 
+Connect = Callable[..., Session]
+
+
 async def _awaited(value: Any) -> Any:
     return await value
 
@@ -50,7 +53,7 @@ async def _listed(items: Any) -> list[Any]:
 
 
 @pytest.fixture(params=["Client", "AsyncClient"])
-def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Session]]:
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
     """Makes sessions of a client with a target, or with the outcomes of calls."""
     sessions: list[Session] = []
 

@@ -29,7 +29,7 @@ from seqserve.v1 import generation_pb2
 
 from .answers import answer
 from .fake_server import PATIENCE_S, FakeServer
-from .sessions import ONCE, Session
+from .sessions import ONCE, Connect
 
 SOON = RetryPolicy(max_attempts=3, initial_backoff_s=0.01)
 UNAVAILABLE = Unavailable("UNAVAILABLE", "draining", retry_after_s=0.0)
@@ -45,7 +45,7 @@ def server(server: FakeServer, request: pytest.FixtureRequest) -> FakeServer:
 
 
 @pytest.fixture
-def bulk(connect: Callable[..., Session]) -> Bulk:
+def bulk(connect: Connect) -> Bulk:
     """Returns all outcomes in the order of their arrival."""
 
     def run(target: str, sources: Iterable[str], **options: Any) -> Outcomes:

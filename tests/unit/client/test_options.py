@@ -49,10 +49,6 @@ def read(*argv: str, **environ: str) -> Options:
     return parse(Options, argv, prog="seqserve try", description="Tries.", environ=environ)
 
 
-def test_defaults() -> None:
-    assert read() == Options()
-
-
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -98,11 +94,13 @@ def test_the_flags_of_a_list_override_its_variable_and_not_the_texts() -> None:
     assert (options.words, options.texts) == (["a", "b"], ["text", "texts"])
 
 
-def test_an_error_in_a_list_names_the_flag_or_variable() -> None:
+def test_an_error_in_a_value_names_the_flag_or_variable() -> None:
     with pytest.raises(OptionError, match="--sizes: 0 is less than 1, the smallest allowed"):
         read("--sizes", "2", "--sizes", "0")
     with pytest.raises(OptionError, match="SEQSERVE_SIZES: 'x' is not a whole number"):
         read(SEQSERVE_SIZES="1 x")
+    with pytest.raises(OptionError, match="SEQSERVE_JSON: 'maybe' is not true or false"):
+        read(SEQSERVE_JSON="maybe")
     with pytest.raises(OptionError, match=r"SEQSERVE_WORDS: .* has a quote that is not closed"):
         read(SEQSERVE_WORDS="don't")
     with pytest.raises(OptionError, match="--pairs: 'ab' has no = between two texts"):
@@ -167,11 +165,6 @@ def test_an_error_names_the_flag_or_variable(name: str, text: str, reason: str) 
         read(**{f"SEQSERVE_{name.upper()}": text})
     assert str(by_flag.value) == f"--{name}: {reason}"
     assert str(by_variable.value) == f"SEQSERVE_{name.upper()}: {reason}"
-
-
-def test_a_value_that_is_no_boolean_is_refused() -> None:
-    with pytest.raises(OptionError, match="SEQSERVE_JSON: 'maybe' is not true or false"):
-        read(SEQSERVE_JSON="maybe")
 
 
 @pytest.mark.parametrize(
@@ -239,17 +232,13 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
         (["--por", "1"], "unknown option --por (did you mean --port?)"),
         (["--prov", "1"], "unknown option --prov (did you mean --provider?)"),
         (["--provder=cpu", "text"], "unknown option --provder (did you mean --provider?)"),
-        (
-            ["text", "-x"],
-            "unknown option -x (put a text that begins with - after --: -- -x)",
-        ),
-        (
-            ["-hello"],
-            "unknown option -hello (put a text that begins with - after --: -- -hello)",
-        ),
-        (
-            ["--xyz", "--", "-x"],
-            "unknown option --xyz (put a text that begins with - after --: -- --xyz)",
+        *(
+            (argv, f"unknown option {text} (put a text that begins with - after --: -- {text})")
+            for argv, text in (
+                (["text", "-x"], "-x"),
+                (["-hello"], "-hello"),
+                (["--xyz", "--", "-x"], "--xyz"),
+            )
         ),
         (["--port"], "argument --port: expected one argument"),
     ],

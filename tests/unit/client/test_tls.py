@@ -10,13 +10,13 @@ import grpc
 import pytest
 from tests.certificates import Certificates
 
-from seqserve import TLS, AsyncClient, Client, OptionError, RetryPolicy, Unavailable, Unreachable
+from seqserve import TLS, Client, OptionError, Unavailable, Unreachable
 from seqserve.command.advice import advice_on
 from seqserve.tls import read_authorities, read_pair
 
 from .fake_server import FakeServer
+from .sessions import ONCE, Connect
 
-ONCE = RetryPolicy(max_attempts=1)
 TOKEN = "seqserve_abc-_="
 
 
@@ -41,20 +41,13 @@ def mutual(certificates: Certificates) -> Iterator[FakeServer]:
 
 
 def test_calls_are_encrypted_and_show_the_token(
-    encrypted: FakeServer, certificates: Certificates
+    encrypted: FakeServer, certificates: Certificates, connect: Connect
 ) -> None:
-    with Client(encrypted.target, tls=TLS(ca=certificates.ca), token=TOKEN) as client:
-        assert client.generate("good day").text == "GOOD DAY"
-        assert "".join(piece.text for piece in client.stream("good day")) == "GOOD DAY"
-        assert client.models()
+    client = connect(encrypted.target, tls=TLS(ca=certificates.ca), token=TOKEN)
+    assert client.generate("good day").text == "GOOD DAY"
+    assert "".join(piece.text for piece in client.stream("good day")) == "GOOD DAY"
+    assert client.models()
     assert encrypted.authorizations[-3:] == [f"Bearer {TOKEN}"] * 3
-
-
-async def test_async_calls_too(encrypted: FakeServer, certificates: Certificates) -> None:
-    async with AsyncClient(encrypted.target, tls=TLS(ca=certificates.ca), token=TOKEN) as client:
-        assert (await client.generate("good day")).text == "GOOD DAY"
-        assert [piece async for piece in client.stream("good day")]
-    assert encrypted.authorizations[-2:] == [f"Bearer {TOKEN}"] * 2
 
 
 def test_both_show_certificates(mutual: FakeServer, certificates: Certificates) -> None:
@@ -65,19 +58,7 @@ def test_both_show_certificates(mutual: FakeServer, certificates: Certificates) 
         client.models()
 
 
-@pytest.mark.parametrize("changes", [{"ca": None}, {"server_name": "example.com"}])
-def test_a_server_that_is_another_is_refused(
-    encrypted: FakeServer, certificates: Certificates, changes: dict[str, str | None]
-) -> None:
-    tls = replace(TLS(ca=certificates.ca), **changes)
-    with (
-        Client(encrypted.target, tls=tls, retry=ONCE) as client,
-        pytest.raises(Unavailable, match=r"CERTIFICATE_VERIFY_FAILED|Hostname Verification"),
-    ):
-        client.models()
-
-
-def test_each_cause_has_its_advice(
+def test_a_server_that_is_another_is_refused_with_advice(
     server: FakeServer,
     encrypted: FakeServer,
     mutual: FakeServer,
@@ -88,6 +69,7 @@ def test_each_cause_has_its_advice(
     tls = TLS(ca=certificates.ca)
     for there, how, advised in (
         (encrypted, TLS(ca=other_certificates.ca), "--tls-ca names the file of one"),
+        (encrypted, TLS(), "--tls-ca names the file of one"),
         (encrypted, replace(tls, server_name="example.com"), "--tls-server-name gives the name"),
         (encrypted, None, "one with TLS needs --tls"),
         (mutual, tls, "--tls-client-certificate"),
@@ -96,17 +78,6 @@ def test_each_cause_has_its_advice(
         with Client(there.target, tls=how, retry=ONCE) as client, pytest.raises(Unreachable) as no:
             client.models()
         assert advised in advice_on(no.value)
-
-
-def test_a_server_signed_by_another_authority_is_refused(
-    encrypted: FakeServer, other_certificates: Certificates
-) -> None:
-    tls = TLS(ca=other_certificates.ca)
-    with (
-        Client(encrypted.target, tls=tls, retry=ONCE) as client,
-        pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"),
-    ):
-        client.models()
 
 
 def test_several_servers_need_a_server_name(

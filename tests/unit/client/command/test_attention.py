@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 
-Run = Callable[..., tuple[int, str, str]]
+from .conftest import Run
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

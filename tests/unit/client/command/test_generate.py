@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from typing import Any
 import pytest
 
 from ..fake_server import FakeServer
+from .conftest import Run
 
 COMMAND = [sys.executable, "-m", "seqserve", "generate"]
 CUT = "The output may end in a part of the next answer."
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def run_lines(run: Run, tmp_path: Path) -> Run:
     def answer(lines: bytes, *argv: str) -> tuple[int, str, str]:
         file = tmp_path / "two words.txt"
         file.write_bytes(lines)
-        return run("--file", str(file), *argv)
+        return run("--file", file, *argv)
 
     return answer
 
@@ -376,7 +375,7 @@ def test_json_has_what_was_requested(run: Run, form: list[str]) -> None:
 def test_json_of_a_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "source.txt"
     file.write_text("grüße\n\nfail INVALID_ARGUMENT\n", encoding="utf-8")
-    status, out, err = run("--json", "--verbose", "--file", str(file))
+    status, out, err = run("--json", "--verbose", "--file", file)
     answered, empty, failed = objects(out)
     assert (status, answered["text"], empty) == (1, "GRÜSSE", {"text": ""})
     assert failed["error"]["code"] == "INVALID_ARGUMENT"

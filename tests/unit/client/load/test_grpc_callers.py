@@ -229,12 +229,6 @@ async def test_connections_of_a_load_grow_by_themselves(server: FakeServer) -> N
         await eventually(lambda: connections_to(server.target) == 2)
 
 
-async def test_another_process_can_call_ours(server: FakeServer) -> None:
-    caller: GrpcCaller = pickle.loads(pickle.dumps(grpc_caller_of(server.target)))
-    async with caller:
-        assert not (await caller.send("a", 10.0)).error
-
-
 async def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_callers, "_CONNECT_S", 0.05)
     with pytest.raises(Unreachable, match=r"no connection to localhost:1 within 0\.05 s"):

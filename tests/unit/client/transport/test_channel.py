@@ -29,9 +29,7 @@ from seqserve import (
 )
 
 from ..fake_server import PATIENCE_S, FakeServer
-from ..sessions import ONCE, SOON, Session
-
-Connect = Callable[..., Session]
+from ..sessions import ONCE, SOON, Connect
 
 
 def test_verbs(server: FakeServer, connect: Connect) -> None:
@@ -249,12 +247,6 @@ def test_a_closed_client_says_so(server: FakeServer, connect: Connect) -> None:
 def test_no_server_there(connect: Connect, target: str) -> None:
     with pytest.raises(Unreachable):
         connect(target, retry=ONCE).generate("anybody?")
-
-
-def test_a_server_that_answers_unavailable_is_reached(server: FakeServer) -> None:
-    with Client(server.target, retry=ONCE) as client, pytest.raises(Unavailable) as refused:
-        client.generate("fail UNAVAILABLE")
-    assert type(refused.value) is Unavailable
 
 
 def test_a_message_over_the_size_limit_is_not_a_full_queue(server: FakeServer) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -20,9 +20,8 @@ from seqserve._transport.connection import Connection, Method
 from seqserve.v1 import generation_pb2
 
 from ..fake_server import FakeServer
-from ..sessions import SOON, Session
+from ..sessions import SOON, Connect
 
-Connect = Callable[..., Session]
 BATCH = generation_pb2.GenerateBatchRequest(sources=["a"])
 
 
