@@ -46,9 +46,7 @@ def test_generate(session: Connect) -> None:
     assert call.timeout_s == pytest.approx(30.0, abs=5.0)
 
 
-def test_the_timeout_of_a_call_overrides_that_of_the_client(
-    session: Connect,
-) -> None:
+def test_the_timeout_of_a_call_overrides_that_of_the_client(session: Connect) -> None:
     run = session([answer("a")], [answer("b")], timeout_s=7.0)
     run.generate("a")
     run.generate("b", timeout_s=1000.0)
@@ -94,9 +92,7 @@ def test_stream(session: Connect) -> None:
     assert run.calls[0].request.version == 3
 
 
-def test_a_stream_is_read_to_its_status_and_an_error_after_its_result_is_ignored(
-    session: Connect,
-) -> None:
+def test_a_stream_is_read_to_its_status_and_later_errors_ignored(session: Connect) -> None:
     run = session([*stream_of("ab"), BROKEN])
     assert "".join(piece.text for piece in run.stream("ab")) == "AB"
     # Up to the status: leaving earlier would cancel the call.

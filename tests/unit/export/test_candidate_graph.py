@@ -131,9 +131,7 @@ def _stepped(
             yield from cache.top_tokens(np.array([row]))
 
 
-def test_no_step_gathers_or_turns_numbers_of_candidates(
-    tiny_int8_artifact: Path, exporter: Exporter
-) -> None:
+def test_no_step_gathers_what_is_known(tiny_int8_artifact: Path, exporter: Exporter) -> None:
     before, after = (
         onnx.load(path, load_external_data=False).graph
         for path in (exporter.traced_decoder("int8"), tiny_int8_artifact / "decoder.onnx")

@@ -205,7 +205,7 @@ def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str
         assert torch.equal(restored[name], weight), name
 
 
-def test_an_artifact_of_int8_gives_its_rounded_weights_back(
+def test_an_artifact_gives_rounded_weights_back(
     tiny_int8_artifact: Path, tiny_model: Transformer
 ) -> None:
     restored = dict(restore(tiny_int8_artifact).named_parameters())
@@ -216,9 +216,7 @@ def test_an_artifact_of_int8_gives_its_rounded_weights_back(
         assert weight.dim() < 2 or not torch.equal(restored[name], weight), name
 
 
-def test_languages_are_those_of_the_recipe_under_those_of_the_options(
-    run: Path, export: object
-) -> None:
+def test_languages_of_the_recipe_are_under_those_of_options(run: Path, export: object) -> None:
     recipe = {"data": {"path": "a.tsv"}, "languages": {"source": "en", "target": "de"}}
     write_json(RunDirectory(run).recipe, recipe)
     assert export("--target-language", "fr") == 0  # type: ignore[operator]

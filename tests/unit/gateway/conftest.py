@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from httpx import AsyncClient
 from tests.unit.client.fake_server import FakeServer
-from tests.unit.gateway.translating import TranslatingServer
+from tests.unit.gateway.translating import Translator
 from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.app import FORMS
@@ -15,7 +15,7 @@ from seqserve_gateway.app import FORMS
 def server(request: pytest.FixtureRequest) -> Iterator[FakeServer]:
     """It translates where the module has ``PAIRS`` of languages."""
     pairs = getattr(request.module, "PAIRS", None)
-    server = FakeServer() if pairs is None else TranslatingServer(*pairs)
+    server = FakeServer() if pairs is None else Translator(*pairs)
     yield server
     server.stop()
 

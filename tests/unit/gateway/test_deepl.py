@@ -1,6 +1,6 @@
 import pytest
 from httpx import AsyncClient
-from tests.unit.gateway.translating import TranslatingServer, translating
+from tests.unit.gateway.translating import Translator, translating
 
 from seqserve.v1 import model_pb2
 
@@ -26,7 +26,7 @@ async def test_characters_are_counted_where_a_client_asks(client: AsyncClient) -
 
 @pytest.mark.parametrize(("source", "target"), [("EN", "DE"), ("en-US", "de"), ("", "DE-AT")])
 async def test_codes_may_have_regions_and_capitals(
-    client: AsyncClient, server: TranslatingServer, source: str, target: str
+    client: AsyncClient, server: Translator, source: str, target: str
 ) -> None:
     body = {"text": "a", "source_lang": source, "target_lang": target}
     answer = await client.post("/v2/translate", data=body)
@@ -62,8 +62,8 @@ async def test_a_header_tells_whose_numbers_differ(client: AsyncClient) -> None:
         ({}, {"auth_key": "key"}),
     ],
 )
-async def test_key_is_the_token_of_the_caller(
-    client: AsyncClient, server: TranslatingServer, headers: dict[str, str], fields: dict[str, str]
+async def test_key_is_the_callers_token(
+    client: AsyncClient, server: Translator, headers: dict[str, str], fields: dict[str, str]
 ) -> None:
     await client.post("/v2/translate", data={**TEXTS, **fields}, headers=headers)
     await client.get("/v2/languages", params=fields, headers=headers)
@@ -102,7 +102,7 @@ async def test_ignored_elements_stay_as_they_are(client: AsyncClient) -> None:
     ],
 )
 async def test_options_of_xml_tell_what_divides_a_text(
-    client: AsyncClient, server: TranslatingServer, fields: dict[str, object], sources: set[str]
+    client: AsyncClient, server: Translator, fields: dict[str, object], sources: set[str]
 ) -> None:
     text = "<b>one</b> <b>two <c>six</c></b>"
     body = {"text": [text], "target_lang": "DE", "tag_handling": "xml", **fields}
@@ -126,7 +126,7 @@ async def test_options_of_xml_tell_what_divides_a_text(
 )
 async def test_options_are_obeyed(
     client: AsyncClient,
-    server: TranslatingServer,
+    server: Translator,
     options: dict[str, object],
     sent: tuple[str, str, str],
 ) -> None:
@@ -185,7 +185,7 @@ async def test_languages_of_targets_have_regions_where_clients_need_them() -> No
 )
 async def test_usage_is_that_of_the_period_with_a_quota(
     client: AsyncClient,
-    server: TranslatingServer,
+    server: Translator,
     of_day: tuple[int, ...],
     of_month: tuple[int, ...],
     expected: tuple[int, int],
@@ -202,9 +202,7 @@ async def test_usage_is_that_of_the_period_with_a_quota(
     assert server.authorizations == ["Bearer key"]
 
 
-async def test_quota_that_is_used_up_has_its_own_status(
-    client: AsyncClient, server: TranslatingServer
-) -> None:
+async def test_used_up_quota_has_a_status(client: AsyncClient, server: Translator) -> None:
     server.is_beyond_quota = True
     answers = [
         await client.post("/v2/translate", data={"text": "a", "target_lang": "DE"}),
@@ -227,7 +225,7 @@ PRODUCTS = {
 
 
 @pytest.fixture
-def glossaries(server: TranslatingServer) -> None:
+def glossaries(server: Translator) -> None:
     server.pairs.append(["ko", "de"])
     server.glossaries = [
         model_pb2.Glossary(
@@ -262,7 +260,7 @@ async def test_glossaries_are_listed_described_and_read(client: AsyncClient) -> 
 
 
 @pytest.mark.usefixtures("glossaries")
-async def test_glossary_of_a_translation(client: AsyncClient, server: TranslatingServer) -> None:
+async def test_glossary_of_a_translation(client: AsyncClient, server: Translator) -> None:
     body = {**TEXTS, "source_lang": "EN", "glossary_id": "products.en_GB-de"}
     answers = [await client.post("/v2/translate", json=body) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 200]

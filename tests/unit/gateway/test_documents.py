@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from tests.clock import Clock
-from tests.unit.gateway.translating import TranslatingServer
+from tests.unit.gateway.translating import Translator
 from tests.unit.gateway.without_socket import client_of, gateway_of
 
 from seqserve_gateway.app import app_of
@@ -29,7 +29,7 @@ FILM = b"1\n00:00:01,000 --> 00:00:02,000\ngood morning\n"
 class Desk:
     """A gateway; its answers are read before their requests have ended."""
 
-    server: TranslatingServer
+    server: Translator
     gateway: Gateway
     app: Starlette
     client: httpx.AsyncClient
@@ -93,7 +93,7 @@ class Desk:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    server = TranslatingServer("en-de")
+    server = Translator("en-de")
     gateway = gateway_of(server)
     app = app_of(gateway, [FORM])
     async with client_of(app) as client:
@@ -192,7 +192,7 @@ async def test_a_file_whose_picture_is_damaged_is_not_translated(desk: Desk) -> 
         ({"target_lang": ""}, "a.txt", "target_lang"),
     ],
 )
-async def test_wrong_field_is_refused_at_once(
+async def test_wrong_field_is_refused(
     desk: Desk, fields: dict[str, str], name: str, field: str
 ) -> None:
     answer = await desk.upload(b"good", name, ENGLISH | fields)

@@ -57,9 +57,7 @@ async def test_fault_of_an_endpoint_shows_an_id_and_no_secret(
     assert answer.json()["id"] in caplog.text
 
 
-async def test_every_call_carries_the_token_the_id_and_the_trace(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_each_call_has_token_id_and_trace(client: AsyncClient, server: FakeServer) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"authorization": "Bearer abc", "x-request-id": "i-1", "traceparent": trace}
     answer = await client.post("/shout", json={"q": "a"}, headers=headers)
@@ -69,9 +67,7 @@ async def test_every_call_carries_the_token_the_id_and_the_trace(
     assert answer.headers["x-request-id"] == "i-1"
 
 
-async def test_requests_at_a_time_do_not_mix_their_tokens(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_requests_do_not_mix_their_tokens(client: AsyncClient, server: FakeServer) -> None:
     await asyncio.gather(
         *(client.post("/shout", json={"q": f"late {n}", "api_key": f"k{n}"}) for n in range(8))
     )
@@ -93,9 +89,7 @@ async def test_malformed_token_is_refused_and_not_replaced(server: FakeServer, t
 
 
 @pytest.mark.parametrize("own", ["a b", "ü", "x" * 65, ""])
-async def test_id_that_a_log_could_not_hold_is_replaced(
-    client: AsyncClient, server: FakeServer, own: str
-) -> None:
+async def test_id_that_no_log_holds(client: AsyncClient, server: FakeServer, own: str) -> None:
     headers = {"x-request-id": own.encode()}
     answer = await client.post("/shout", json={"q": "a"}, headers=headers)
     given = answer.headers["x-request-id"]
@@ -134,9 +128,7 @@ async def test_call_that_is_not_admitted_is_refused_with_a_pause(server: FakeSer
     assert beyond_places.headers["retry-after"] == draining.headers["retry-after"] == "1"
 
 
-async def test_request_that_the_drain_does_not_wait_for_is_refused_with_a_pause(
-    server: FakeServer,
-) -> None:
+async def test_request_beyond_the_drain_is_refused_with_a_pause(server: FakeServer) -> None:
     gateway = gateway_of(server)
     async with opened(gateway, FORM) as client:
         in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on"}))
@@ -163,9 +155,7 @@ async def test_body_over_the_bound_is_refused_declared_or_not(server: FakeServer
     assert gateway.bodies.memory.free == Bodies(20).memory.free
 
 
-async def test_requests_share_a_bounded_memory_and_leave_room_for_other_callers(
-    server: FakeServer,
-) -> None:
+async def test_requests_share_memory_and_leave_room_for_others(server: FakeServer) -> None:
     gateway = replace(gateway_of(server), bodies=Bodies(24, max_memory_bytes=0))
     app, body = app_of(gateway, [FORM]), {"q": "another text"}
     async with client_of(app) as client, client_of(app, "10.0.0.2") as other:

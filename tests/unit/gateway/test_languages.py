@@ -3,7 +3,7 @@ import threading
 import pytest
 from httpx import AsyncClient
 from tests.unit.client.fake_server import PATIENCE_S
-from tests.unit.gateway.translating import TranslatingServer, translating
+from tests.unit.gateway.translating import Translator, translating
 
 from seqserve.language_codes import AUTO
 
@@ -14,7 +14,7 @@ PAIRS = ["en-de"]
     ("source", "target"), [("en", "de"), ("EN", "DE"), ("en-US", "de_AT"), ("eng_Latn", "deu")]
 )
 async def test_codes_go_to_the_server_as_they_are_and_no_model_does(
-    client: AsyncClient, server: TranslatingServer, source: str, target: str
+    client: AsyncClient, server: Translator, source: str, target: str
 ) -> None:
     for q in ("a", ["a", "b"]):
         body = {"q": q, "source": source, "target": target}
@@ -29,7 +29,7 @@ async def test_codes_go_to_the_server_as_they_are_and_no_model_does(
     ("source", "target"), [("de", "de-AT"), ("EN-US", "en_GB"), ("zh", "zh-Hans")]
 )
 async def test_text_in_the_target_language_stays_whatever_the_regions_are(
-    client: AsyncClient, server: TranslatingServer, source: str, target: str
+    client: AsyncClient, server: Translator, source: str, target: str
 ) -> None:
     body = {"q": ["Möwe"], "source": source, "target": target}
     answer = await client.post("/translate", json=body)
@@ -56,9 +56,7 @@ async def test_refusal_of_the_server_names_the_field_of_the_form(
 
 
 @pytest.mark.parametrize(("source", "target"), [("", "de"), ("en", "")])
-async def test_empty_code_is_refused(
-    client: AsyncClient, server: TranslatingServer, source: str, target: str
-) -> None:
+async def test_no_code(client: AsyncClient, server: Translator, source: str, target: str) -> None:
     body = {"q": "a", "source": source, "target": target}
     answer = await client.post("/translate", json=body)
     assert answer.status_code == 400 and answer.json()["error"].endswith(": is empty")
@@ -102,26 +100,20 @@ async def test_nothing_is_detected_where_no_model_declares_languages() -> None:
     assert answer.json()["error"].startswith("source: ")
 
 
-async def test_languages_of_an_array_are_detected_at_a_time(
-    client: AsyncClient, server: TranslatingServer
-) -> None:
+async def test_languages_are_detected_at_a_time(client: AsyncClient, server: Translator) -> None:
     server.detecting = threading.Barrier(4, timeout=PATIENCE_S)
     body = {"q": ["a", "b", "c", "d"], "source": AUTO, "target": "de"}
     answer = await client.post("/translate", json=body)
     assert answer.json()["translatedText"] == ["A", "B", "C", "D"]
 
 
-async def test_pairs_are_listed_once_for_each_of_several_callers(
-    client: AsyncClient, server: TranslatingServer
-) -> None:
+async def test_pairs_are_listed_once_for_a_caller(client: AsyncClient, server: Translator) -> None:
     for key in ("a", "b", "a", "b"):
         await client.get(f"/languages?api_key={key}")
     assert server.authorizations == ["Bearer a", "Bearer b"]
 
 
-async def test_pairs_of_a_few_callers_are_kept(
-    client: AsyncClient, server: TranslatingServer
-) -> None:
+async def test_pairs_of_a_few_callers_are_kept(client: AsyncClient, server: Translator) -> None:
     callers = [*range(20), 0]
     for key in callers:
         await client.get(f"/languages?api_key={key}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from httpx import AsyncClient, Response
-from tests.unit.gateway.translating import TranslatingServer, translating
+from tests.unit.gateway.translating import Translator, translating
 from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.admission import Bodies
@@ -46,9 +46,7 @@ async def test_detected_language_is_told(client: AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(("q", "languages"), [("a", ["en"]), (["a", "가"], ["ko"]), ("ö", [])])
-async def test_language_of_a_text_or_of_several_together_is_detected(
-    q: str | list[str], languages: list[str]
-) -> None:
+async def test_language_of_texts_is_detected(q: str | list[str], languages: list[str]) -> None:
     async with translating("en-de", "ko-en") as (client, _):
         answer = await client.post("/detect", json={"q": q})
         missing = await client.post("/detect", json={})
@@ -56,9 +54,7 @@ async def test_language_of_a_text_or_of_several_together_is_detected(
     assert missing.json() == {"error": "q: is missing"}
 
 
-async def test_alternatives_are_the_next_hypotheses(
-    client: AsyncClient, server: TranslatingServer
-) -> None:
+async def test_alternatives_are_hypotheses(client: AsyncClient, server: Translator) -> None:
     answer = await client.post("/translate", json={"q": "a", "alternatives": 2, **ENGLISH})
     assert len(answer.json()["alternatives"]) == 2
     assert len({answer.json()["translatedText"], *answer.json()["alternatives"]}) == 3
@@ -66,7 +62,7 @@ async def test_alternatives_are_the_next_hypotheses(
     assert options.num_hypotheses == 3 <= options.beam_size
 
 
-async def test_memory_for_alternatives_is_taken_beforehand(server: TranslatingServer) -> None:
+async def test_memory_for_alternatives_is_taken_beforehand(server: Translator) -> None:
     gateway = replace(gateway_of(server), bodies=Bodies(100, max_memory_bytes=0))
     async with opened(gateway, *FORMS) as client:
         answers = [
@@ -102,9 +98,7 @@ async def test_wrong_field_is_named_in_its_shape(
     assert answer.json()["error"].startswith(f"{name}: ")
 
 
-async def test_key_is_the_token_of_the_caller(
-    client: AsyncClient, server: TranslatingServer
-) -> None:
+async def test_key_is_the_callers_token(client: AsyncClient, server: Translator) -> None:
     await client.post("/translate", data={"q": "a", "api_key": "key", **ENGLISH})
     await client.get("/languages?api_key=key")
     assert set(server.authorizations) == {"Bearer key"}
@@ -112,7 +106,7 @@ async def test_key_is_the_token_of_the_caller(
 
 @pytest.mark.parametrize("q", ["12", "", ["12", ""]])
 async def test_wrong_key_is_refused_where_there_is_nothing_to_translate(
-    client: AsyncClient, server: TranslatingServer, q: object
+    client: AsyncClient, server: Translator, q: object
 ) -> None:
     server.has_tokens = True
     answer = await client.post("/translate", json={"q": q, "api_key": "key", **ENGLISH})
@@ -190,7 +184,7 @@ async def test_a_file_needs_a_name_that_tells_its_format(client: AsyncClient) ->
         ("a.properties", "a=grün ''{0}''\n", "iso-8859-1"),
     ],
 )
-async def test_a_file_keeps_its_encoding_and_its_mark(
+async def test_a_file_keeps_its_encoding(
     client: AsyncClient, name: str, text: str, encoding: str
 ) -> None:
     fetched = await translated(client, name, text.encode(encoding))
@@ -232,9 +226,7 @@ async def test_the_text_of_an_archive_is_translated(client: AsyncClient) -> None
         (("a.txt", "good".encode("utf-32-le")), "has NUL characters as utf-32-le has them"),
     ],
 )
-async def test_file_that_cannot_be_read_is_refused(
-    client: AsyncClient, file: tuple[str, bytes], reason: str
-) -> None:
+async def test_unreadable_file(client: AsyncClient, file: tuple[str, bytes], reason: str) -> None:
     answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
     assert answer.status_code == 400
     assert reason in answer.json()["error"]

@@ -87,7 +87,7 @@ def change_config(folder: Path, **changes: Any) -> None:
         ),
     ],
 )
-def test_a_weight_that_does_not_fit_is_named(
+def test_a_misfit_of_weights_is_named(
     folder: Path, change: Callable[[Weights], Any], message: str
 ) -> None:
     change_weights(folder, change)
@@ -116,9 +116,7 @@ def test_an_output_that_is_untied_must_be_there(folder: Path) -> None:
 @pytest.mark.parametrize(
     "names", [["BartModel", "BartForConditionalGeneration"], ["BartWithLMHeadModel"], []]
 )
-def test_weights_decide_what_a_checkpoint_is_not_the_names_of_classes(
-    folder: Path, names: list[str]
-) -> None:
+def test_weights_decide_what_a_checkpoint_is(folder: Path, names: list[str]) -> None:
     change_config(folder, architectures=names)
     assert load(Checkpoint(folder)).model.config.decoder_layers > 0
 
@@ -163,9 +161,7 @@ def test_an_end_token_that_is_another_one_in_the_tokenizer_is_refused(folder: Pa
         load(Checkpoint(folder))
 
 
-def test_copies_of_a_tied_table_are_no_harm(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
+def test_copies_of_a_table_are_no_harm(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(make_checkpoint("bart", 12)[1], tmp_path / "bart"))
 
     def add(weights: Weights) -> None:
@@ -177,9 +173,7 @@ def test_copies_of_a_tied_table_are_no_harm(
     assert model.output_projection.weight is model.source_embedding.weight
 
 
-def test_a_table_under_another_name_is_found(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
+def test_a_table_of_another_name_is_found(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
     """As in MADLAD, which has no shared.weight."""
     folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "t5"))
     expected = load(Checkpoint(folder)).model.source_embedding.weight
@@ -223,9 +217,7 @@ def test_a_table_under_another_name_is_found(
         ({"max_position_embeddings": 30}, r"embed_positions\.weight has the shape"),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_named(
-    folder: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_a_misfit_of_settings_is_named(folder: Path, changes: dict[str, Any], message: str) -> None:
     change_config(folder, **changes)
     with pytest.raises(CheckpointError, match=message):
         load(Checkpoint(folder))
@@ -250,9 +242,7 @@ def test_one_token_must_end_a_target(folder: Path, ends: Any) -> None:
         load(Checkpoint(folder))
 
 
-def test_two_vocabularies_must_end_with_one_token(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
+def test_vocabularies_have_one_end_token(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
     checkpoint = make_checkpoint("marian-two-vocabularies", 1)[1]
     folder = Path(shutil.copytree(checkpoint, tmp_path / "marian"))
     path = folder / "target_vocab.json"
@@ -262,9 +252,7 @@ def test_two_vocabularies_must_end_with_one_token(
         load(Checkpoint(folder))
 
 
-def test_vocabulary_of_each_side_must_fit_its_table(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
+def test_vocabularies_fit_their_tables(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
     checkpoint = make_checkpoint("marian-two-vocabularies", 1)[1]
     folder = Path(shutil.copytree(checkpoint, tmp_path / "marian"))
     change_config(folder, vocab_size=200)

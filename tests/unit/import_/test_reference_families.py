@@ -58,9 +58,7 @@ def compare(theirs: Any, loaded: Loaded) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_log_probabilities_are_those_of_transformers(
-    make_checkpoint: MakeCheckpoint, family: str, seed: int
-) -> None:
+def test_equals_transformers(make_checkpoint: MakeCheckpoint, family: str, seed: int) -> None:
     theirs, folder = make_checkpoint(family, seed)
     compare(theirs, load(Checkpoint(folder)))
 
@@ -89,9 +87,7 @@ def test_settings_are_understood_as_transformers_does(
     compare(theirs, load(Checkpoint(folder)))
 
 
-def test_an_output_without_a_table_is_tied_to_the_shared_one(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
+def test_output_without_a_table_is_tied(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "changed"))
     weights = load_file(folder / "model.safetensors")
     weights["decoder.embed_tokens.weight"] = weights["shared.weight"].flip(0)
@@ -126,9 +122,7 @@ def test_sources_have_fewer_tokens_than_targets_and_more(make_checkpoint: MakeCh
 
 
 @pytest.mark.parametrize("family", ["bart-uneven", "mt5"])
-def test_heads_of_any_size_become_multiples_of_eight(
-    make_checkpoint: MakeCheckpoint, family: str
-) -> None:
+def test_heads_become_multiples_of_eight(make_checkpoint: MakeCheckpoint, family: str) -> None:
     for seed in SEEDS:
         theirs, folder = make_checkpoint(family, seed)
         config = load(Checkpoint(folder)).model.config
@@ -140,9 +134,7 @@ def test_heads_of_any_size_become_multiples_of_eight(
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])
-def test_a_longest_sequence_is_read_to_its_end(
-    make_checkpoint: MakeCheckpoint, family: str
-) -> None:
+def test_longest_sequence_is_read_to_its_end(make_checkpoint: MakeCheckpoint, family: str) -> None:
     theirs, folder = make_checkpoint(family, 1)
     loaded = load(Checkpoint(folder))
     config = loaded.model.config

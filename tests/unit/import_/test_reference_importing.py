@@ -92,9 +92,7 @@ def test_the_artifact_serves_text(imported: Path) -> None:
         assert engine.runtime.can_score
 
 
-def test_sentences_with_references_are_scored(
-    again: Callable[..., Manifest], tmp_path: Path
-) -> None:
+def test_references_are_scored(again: Callable[..., Manifest], tmp_path: Path) -> None:
     (tmp_path / "held-out.tsv").write_text(SENTENCES)
     proof = again("--data", str(tmp_path / "held-out.tsv")).verification
     assert proof is not None
@@ -102,9 +100,7 @@ def test_sentences_with_references_are_scored(
     assert proof.bleu_torch == proof.bleu_artifact is not None
 
 
-def test_sentences_without_references_will_do(
-    again: Callable[..., Manifest], tmp_path: Path
-) -> None:
+def test_references_may_lack(again: Callable[..., Manifest], tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
     manifest = again("--data", str(tmp_path / "lines.txt"), "--recommend", "beam_size=3")
     proof = manifest.verification
@@ -113,9 +109,7 @@ def test_sentences_without_references_will_do(
     assert manifest.generation == {"beam_size": 3, "early_stopping": "false"}
 
 
-def test_a_weight_that_changed_is_refused(
-    again: Callable[..., Manifest], folder: Path, tmp_path: Path
-) -> None:
+def test_a_changed_weight(again: Callable[..., Manifest], folder: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     other = Path(shutil.copytree(folder, tmp_path / "other"))
@@ -179,9 +173,7 @@ def test_data_without_sentences_is_refused(
         again("--data", str(path))
 
 
-def test_what_the_makers_chose_is_kept(
-    again: Callable[..., Manifest], folder: Path, tmp_path: Path
-) -> None:
+def test_chosen_options(again: Callable[..., Manifest], folder: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(folder, tmp_path / "other"))
     config = json.loads((other / "config.json").read_text()) | {"early_stopping": True}
     # Not read, as in generate(), beside a file of its own for generation.

@@ -146,9 +146,7 @@ def test_row_without_any_key_is_zero_and_has_a_gradient(attend: Attend, biased: 
     seed=st.integers(0, 999),
 )
 @settings(deadline=None, max_examples=30)
-def test_content_of_padding_never_matters(
-    attend: Attend, lengths: list[int], size: float, seed: int
-) -> None:
+def test_padding_never_matters(attend: Attend, lengths: list[int], size: float, seed: int) -> None:
     torch.manual_seed(seed)
     batch, keys = len(lengths), 5
     query, key, value = heads(Q, batch), heads(keys, batch), heads(keys, batch)

@@ -94,9 +94,7 @@ def test_a_zip_must_hold_one_text(tmp_path: Path, members: list[str]) -> None:
         ("a.txt", b"one\teins\ntwo\0\tzwei\n", r"a\.txt: is not text: line 2 has a byte of zero"),
     ],
 )
-def test_what_is_no_text_is_refused(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
+def test_what_is_no_text(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(OptionError, match=message):
@@ -176,9 +174,7 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_pairs_of_a_recipe_are_written_without_those_held_out(
-    tmp_path: Path, recipe: Path
-) -> None:
+def test_pairs_are_written_without_those_held_out(tmp_path: Path, recipe: Path) -> None:
     out = tmp_path / "out.tsv"
     assert main(["--recipe", str(recipe), "--out", str(out)]) == 0
     written = read_pairs(out).pairs
@@ -187,9 +183,7 @@ def test_the_pairs_of_a_recipe_are_written_without_those_held_out(
     assert len(written) == 12 + 6
 
 
-def test_a_teacher_translates_each_source_once(
-    tmp_path: Path, recipe: Path, tiny_artifact: Path
-) -> None:
+def test_a_teacher_translates_once(tmp_path: Path, recipe: Path, tiny_artifact: Path) -> None:
     out = tmp_path / "out.tsv"
     search = ["--beam-size", "3", "--length-penalty", "1"]
     command = ["--recipe", str(recipe), "--teacher", str(tiny_artifact), "--out", str(out)]
@@ -246,9 +240,7 @@ def test_a_target_takes_the_place_of_hypotheses_that_are_far_from_it() -> None:
         (["none.txt"], "cannot be read"),
     ],
 )
-def test_wrong_arguments_are_explained(
-    tmp_path: Path, recipe: Path, arguments: list[str], message: str
-) -> None:
+def test_wrong_arguments(tmp_path: Path, recipe: Path, arguments: list[str], message: str) -> None:
     named = [str(recipe) if word == "RECIPE" else word for word in arguments]
     with pytest.raises(OptionError) as error:
         main([*named, "--out", str(tmp_path / "o.tsv")])

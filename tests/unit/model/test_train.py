@@ -115,9 +115,7 @@ def test_held_out_numbers_are_not_trained_on(finished: Path, recipe: Path) -> No
     assert all(len(part) == 20 for part in held_out)
 
 
-def test_a_run_from_before_a_key_was_there_goes_on(
-    finished: Path, train: Train, tmp_path: Path
-) -> None:
+def test_a_run_before_a_key_was_there_goes_on(finished: Path, train: Train, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "old")
     shutil.copytree(finished, run.path)
     recipe = json.loads(run.recipe.read_text())
@@ -231,7 +229,7 @@ def test_a_killed_training_goes_on_bit_for_bit(
     assert_equal_runs(finished, out)
 
 
-def test_a_terminated_training_saves_where_it_stands(
+def test_a_terminated_training_saves(
     start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     out = tmp_path / "terminated"
@@ -243,9 +241,7 @@ def test_a_terminated_training_saves_where_it_stands(
     assert int(last.name.removeprefix("step-")) > 15
 
 
-def test_a_time_limit_ends_cleanly_and_can_be_resumed(
-    finished: Path, train: Train, tmp_path: Path
-) -> None:
+def test_a_time_limit_can_be_resumed(finished: Path, train: Train, tmp_path: Path) -> None:
     out = tmp_path / "limited"
     assert train(out, "--time-limit-s", "0.01") == 0
     assert len(RunDirectory(out).checkpoints()) == 1
@@ -283,9 +279,7 @@ def test_fresh_removes_only_trainings(train: Train, tmp_path: Path) -> None:
     assert (tmp_path / "thesis.doc").exists()
 
 
-def test_resuming_with_another_model_is_refused(
-    finished: Path, recipe: Path, tmp_path: Path
-) -> None:
+def test_resuming_another_model_is_refused(finished: Path, recipe: Path, tmp_path: Path) -> None:
     changed = tmp_path / "changed.toml"
     changed.write_text(recipe.read_text().replace("width = 32", "width = 64"))
     with pytest.raises(OptionError) as error:
@@ -332,12 +326,7 @@ def test_validation_needs_pairs_that_are_short_enough(
         (["--max-steps", "0"], "less than 1"),
     ],
 )
-def test_wrong_arguments_are_explained(
-    train: Train,
-    tmp_path: Path,
-    arguments: list[str],
-    message: str,
-) -> None:
+def test_wrong_arguments(train: Train, tmp_path: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(OptionError) as error:
         train(tmp_path / "run", *arguments)
     assert message in str(error.value)

@@ -58,9 +58,7 @@ def begin(model: Transformer, source: Tensor, lengths: Tensor) -> DecoderState:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
 @torch.no_grad()
-def test_cached_steps_equal_one_pass(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_cached_steps(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
     expected = model(source, lengths, target)
@@ -133,9 +131,7 @@ def test_a_model_without_biases_has_those_of_its_norms_alone(make_model: MakeMod
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_features_and_forward_agree(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_features_agree(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
     expected = model(source, lengths, target)
@@ -147,9 +143,7 @@ def test_features_and_forward_agree(
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_row_in_a_batch_is_the_row_alone(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_rows_in_a_batch(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(4, 7), torch.tensor([3, 7, 1, 5]), make_tokens(4, 5)
     together = model(source, lengths, target)
@@ -200,9 +194,7 @@ def test_future_tokens_never_influence(
 
 
 @every_scheme_and_cell
-def test_empty_source_is_finite_and_trains(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_empty_source_trains(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
     model = make_model(**shape)
     logits = model(make_tokens(2, 5), torch.tensor([0, 5]), make_tokens(2, 4))
     logits.square().mean().backward()
@@ -214,9 +206,7 @@ def test_empty_source_is_finite_and_trains(
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_order_of_tokens_matters(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_order_matters(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
     model = make_model(**shape)
     tokens, end, begin = make_tokens(1, 5), torch.tensor([[2]]), torch.tensor([[1]])
     # ALiBi falls alike to both sides: without the end token a source equals its mirror image.
@@ -321,9 +311,7 @@ def test_attention_weights_are_dropped_in_every_scheme(
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_weights_alone_restore_a_model(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_restored_weights(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
     model = make_model(**shape)
     copy = Transformer(TransformerConfig.from_dict(model.config.to_dict())).eval()
     copy.load_state_dict({name: weight.clone() for name, weight in model.state_dict().items()})

@@ -74,9 +74,7 @@ def test_two_runs_cannot_write_it(path: Path) -> None:
     assert known(path, OPTIONS, "a") == ["b"]
 
 
-def test_a_file_that_is_deleted_before_it_is_locked_is_made_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_deleted_is_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Journal(path, OPTIONS)
     flock, ends = fcntl.flock, [first.remove]
 

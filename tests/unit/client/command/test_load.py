@@ -82,9 +82,7 @@ def test_a_trace(load: Load, tmp_path: Path) -> None:
     assert (facts["completed"], facts["trace"]) == (3, str(path))
 
 
-def test_errors_by_kind_and_refusals_apart(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
+def test_errors_by_kind_and_refusals(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
     path = texts(tmp_path, "good", "fail INTERNAL", "busy 1000 times")
     arguments = ("--dataset-path", path, "--num-prompts", "60", "--num-warmups", "0")
     status, out, _ = seqserve("load", *arguments, "--save-result", tmp_path / "r.json")
@@ -125,9 +123,7 @@ def test_files(seqserve: Run, tmp_path: Path) -> None:
     assert main(["load", "--compare", str(kept), str(kept)]) == 0
 
 
-def test_a_place_that_takes_no_file_is_refused_before_the_load(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
+def test_place_that_takes_no_file(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
     for flag in ("--save-result", "--html"):
         status, _, err = seqserve("load", flag, tmp_path)
         assert (status, server.requests) == (2, [])

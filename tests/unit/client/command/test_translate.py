@@ -68,9 +68,7 @@ def test_a_file_of_an_unknown_format_is_refused_before_any_is_translated(
     assert seqserve("translate", other, "--format", "text") == (0, 'A = "B"\n', "")
 
 
-def test_several_files_do_not_go_into_what_is_named_as_one(
-    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
-) -> None:
+def test_files_need_a_folder(seqserve: Run, file: Path, tmp_path: Path, server: FakeServer) -> None:
     out = tmp_path / "out.md"
     status, _, err = seqserve("translate", file, file, "-o", out)
     assert status == 2 and "out.md is named as a file, and several files need a folder" in err
@@ -78,9 +76,7 @@ def test_several_files_do_not_go_into_what_is_named_as_one(
 
 
 @pytest.mark.parametrize("name", ["out.docx", "out.vtt", "out.html"])
-def test_a_translation_is_not_named_as_of_another_format(
-    seqserve: Run, tmp_path: Path, server: FakeServer, name: str
-) -> None:
+def test_names_and_formats(seqserve: Run, tmp_path: Path, server: FakeServer, name: str) -> None:
     source, out = tmp_path / "a.txt", tmp_path / name
     source.write_text("one\n")
     status, _, err = seqserve("translate", source, "-o", out)
@@ -111,7 +107,7 @@ def test_several_files(seqserve: Run, file: Path, tmp_path: Path) -> None:
     assert (out / "b.txt").read_text() == "B\n"
 
 
-def test_what_is_not_a_regular_file_is_not_replaced(
+def test_only_regular_files_are_replaced(
     seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
 ) -> None:
     pipe, link, loop = (tmp_path / name for name in ("pipe", "link", "loop"))
@@ -125,9 +121,7 @@ def test_what_is_not_a_regular_file_is_not_replaced(
     assert not server.requests and names(tmp_path) == ["a.md", "link", "loop", "pipe"]
 
 
-def test_a_document_that_is_not_in_its_format_is_refused_with_its_line(
-    seqserve: Run, tmp_path: Path
-) -> None:
+def test_a_document_not_in_its_format_is_refused(seqserve: Run, tmp_path: Path) -> None:
     path, out = tmp_path / "a.json", tmp_path / "b.json"
     path.write_text('{"a": "b",\n "c" "d"}\n')
     out.write_text("before")
@@ -174,9 +168,7 @@ def test_what_the_encoding_lacks_is_reported(seqserve: Run, tmp_path: Path) -> N
 TAGGED = "<p>so <b>red</b></p>\n<p>plain</p>\n"
 
 
-def test_only_a_passage_with_tags_needs_an_alignment(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
+def test_only_tags_need_an_alignment(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
     path = tmp_path / "a.html"
     path.write_text(TAGGED)
     assert seqserve("translate", path) == (0, "<p>SO <b>RED</b></p>\n<p>PLAIN</p>\n", "")
@@ -219,9 +211,7 @@ def test_a_broken_run_places_tags_again(seqserve: Run, tmp_path: Path, server: F
     assert not server.requests
 
 
-def test_a_broken_run_goes_on_where_it_was(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
+def test_a_broken_run_goes_on(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
     path, out = tmp_path / "a.txt", tmp_path / "b.txt"
     path.write_text("one\ntwo\nfail NOT_FOUND\nthree\n")
     argv = ["translate", path, "-o", out, "--concurrency", "1"]
@@ -254,9 +244,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("text", ["Dear diary\n", "", "[]\n"])
-def test_other_files_beside_the_output_stay_as_they_are(
-    seqserve: Run, file: Path, tmp_path: Path, text: str
-) -> None:
+def test_files_beside_the_output_stay(seqserve: Run, file: Path, tmp_path: Path, text: str) -> None:
     others = [tmp_path / f"out.md.{suffix}" for suffix in ("journal", "part")]
     for other in others:
         other.write_text(text)
@@ -264,7 +252,7 @@ def test_other_files_beside_the_output_stay_as_they_are(
     assert [other.read_text() for other in others] == [text, text]
 
 
-def test_a_pipe_or_a_link_is_not_taken_for_a_journal(
+def test_a_pipe_or_link_is_no_journal(
     seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
 ) -> None:
     mine = tmp_path / "mine"
@@ -305,9 +293,7 @@ def test_a_damaged_journal_is_reported_in_one_sentence(seqserve: Run, tmp_path: 
 
 
 @pytest.mark.parametrize("blocks", [0, 2])
-def test_a_full_disk_is_reported_in_one_sentence(
-    server: FakeServer, tmp_path: Path, blocks: int
-) -> None:
+def test_a_full_disk_is_reported(server: FakeServer, tmp_path: Path, blocks: int) -> None:
     """A limit on the size of files stands for the disk, in blocks of 512 bytes."""
     path, out = tmp_path / "a.txt", tmp_path / "b.txt"
     path.write_text("\n".join("a" * 300 + str(number) for number in range(9)))
@@ -334,9 +320,7 @@ def test_standard_output_that_is_full_is_reported(server: FakeServer, tmp_path: 
     assert (done.returncode, done.stderr) == (1, report)
 
 
-def test_a_run_that_was_nearly_complete_needs_no_room(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
+def test_a_nearly_complete_run(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
     """Passages that are known wait for no other."""
     path, out = tmp_path / "a.txt", tmp_path / "b.txt"
     known = [f"line {number}" for number in range(50)]
@@ -350,9 +334,7 @@ def test_a_run_that_was_nearly_complete_needs_no_room(
     assert [request.source for request in server.requests] == ["last"]
 
 
-def test_two_runs_do_not_write_one_file(
-    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
-) -> None:
+def test_two_runs_at_once(seqserve: Run, file: Path, tmp_path: Path, server: FakeServer) -> None:
     out = tmp_path / "out.md"
     argv = ["translate", file, "-o", out]
     with Journal.beside(out, {}, label="") as other:
@@ -367,9 +349,7 @@ def test_two_runs_do_not_write_one_file(
     assert out.read_text() == TRANSLATED
 
 
-def test_the_help_names_only_options_that_the_command_has(
-    seqserve: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_names_its_options_only(seqserve: Run, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         seqserve("translate", "--help")
     shown = capsys.readouterr().out
@@ -380,9 +360,7 @@ def test_the_help_names_only_options_that_the_command_has(
     assert {flag.replace("--no-", "--") for flag in named} - {"--help", "--tls-"} <= own
 
 
-def test_an_option_that_the_help_leaves_out_applies_too(
-    seqserve: Run, file: Path, server: FakeServer
-) -> None:
+def test_an_option_that_the_help_leaves_out(seqserve: Run, file: Path, server: FakeServer) -> None:
     assert seqserve("translate", file, "--length-penalty", "0.5")[0] == 0
     assert {request.options.length_penalty for request in server.requests} == {0.5}
 

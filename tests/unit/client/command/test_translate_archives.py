@@ -37,9 +37,7 @@ def parts_of(path: Path) -> list[tuple[str, int, bytes]]:
         (".epub", "OEBPS/one.xhtml", EPUB),
     ],
 )
-def test_text_is_translated_and_all_else_stays(
-    seqserve: Run, tmp_path: Path, suffix: str, name: str, part: str
-) -> None:
+def test_text_in_archives(seqserve: Run, tmp_path: Path, suffix: str, name: str, part: str) -> None:
     others: dict[str, str | bytes] = {"a.xml": "<a>no</a>", "media/a.png": PICTURE}
     source = archive(tmp_path / f"a{suffix}", {name: part.format("grün\u00a0b"), **others})
     out = tmp_path / f"b{suffix}"
@@ -53,9 +51,7 @@ def test_text_is_translated_and_all_else_stays(
     ]
 
 
-def test_a_passage_that_fails_stays_and_is_reported_with_its_part(
-    seqserve: Run, tmp_path: Path
-) -> None:
+def test_a_passage_that_fails_is_reported_with_its_part(seqserve: Run, tmp_path: Path) -> None:
     path, out = tmp_path / "a.odt", tmp_path / "b.odt"
     archive(path, {"content.xml": ODT.format("fail INTERNAL")})
     status, _, err = seqserve("translate", path, "-o", out)
@@ -71,7 +67,7 @@ def test_a_passage_that_fails_stays_and_is_reported_with_its_part(
         ("application/epub+zip", "OEBPS/one.xhtml", EPUB),
     ],
 )
-def test_an_archive_without_a_suffix_tells_its_format(
+def test_an_archive_tells_its_format(
     seqserve: Run, tmp_path: Path, mark: str, name: str, part: str
 ) -> None:
     path, out = tmp_path / "a", tmp_path / "b"

@@ -34,9 +34,7 @@ def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str
     ]
 
 
-def test_passages_that_the_model_cannot_read_are_left(
-    seqserve: Run, tmp_path: Path, reports: list[str]
-) -> None:
+def test_passages_that_no_model_reads(seqserve: Run, tmp_path: Path, reports: list[str]) -> None:
     page, out = tmp_path / "a.md", tmp_path / "out"
     page.write_text("a\n\nмоя *земля*\n")
     status, _, err = seqserve("translate", page, "-o", out)
@@ -61,9 +59,7 @@ def test_passages_whose_numbers_differ_or_whose_translation_is_cut_are_listed(
     assert (facts["warned"], facts["texts_warned"]) == (1, [warned])
 
 
-def test_a_text_that_no_reader_reads_ends_the_run_with_status_1(
-    seqserve: Run, tmp_path: Path
-) -> None:
+def test_a_text_that_no_reader_reads_gives_status_1(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text("some\n\n> <p>\n> text\n> </p>\n")
     status, out, err = seqserve("translate", path)

@@ -211,9 +211,7 @@ def test_closing_the_client_ends_the_delay_before_a_retry(server: FakeServer) ->
     assert [type(failure) for failure in failures] == [Cancelled] * len(calls)
 
 
-async def test_closing_the_async_client_ends_the_delay_before_a_retry(
-    server: FakeServer,
-) -> None:
+async def test_closing_the_async_client_ends_the_delay_before_a_retry(server: FakeServer) -> None:
     client = AsyncClient(server.target, timeout_s=math.inf, retry=LATER)
 
     async def bulk() -> None:
@@ -274,9 +272,7 @@ def test_a_dead_server_among_several_is_skipped(server: FakeServer) -> None:
         assert [client.generate(f"{n}").text for n in range(5)] == list("01234")
 
 
-def test_an_http_proxy_does_not_get_local_calls(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_gets_no_local_calls(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -308,9 +304,7 @@ def test_settings_of_a_wrong_type_are_named(setting: str, value: Any, reason: st
         Client("localhost:1", **{setting: value})
 
 
-def test_metadata_goes_with_every_attempt_beside_the_token(
-    server: FakeServer, connect: Connect
-) -> None:
+def test_every_attempt_has_metadata_and_the_token(server: FakeServer, connect: Connect) -> None:
     numbers = itertools.count()
     client = connect(
         server.target,

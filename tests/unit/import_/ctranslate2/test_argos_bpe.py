@@ -46,7 +46,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.mark.parametrize(("text", "tokens", "joined"), GOLDEN["sentences"])
-def test_texts_are_divided_and_joined_as_by_argos(
+def test_divides_and_joins_as_argos(
     tokenizer: Tokenizer, text: str, tokens: list[str], joined: str
 ) -> None:
     vocabulary = [*CONTROLS, *GOLDEN["vocabulary"]]

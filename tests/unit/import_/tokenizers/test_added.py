@@ -95,9 +95,7 @@ def additional_special_tokens(folder: Path, id_: int) -> None:
     "add", [added_tokens, added_tokens_decoder, additional_special_tokens], ids=lambda f: f.__name__
 )
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_an_added_token_is_one_token_in_a_text_and_in_an_answer(
-    kind: Any, add: Any, tmp_path: Path
-) -> None:
+def test_an_added_token_is_one_token_in_all_texts(kind: Any, add: Any, tmp_path: Path) -> None:
     model_type = kind(tmp_path)
     size = convert(tmp_path, model_type).get_vocab_size()
     if kind is marian:  # whose pieces without an id come after that
@@ -216,9 +214,7 @@ def test_ids_and_text_are_those_of_transformers(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_added_token_that_does_not_fit_is_named(
-    files: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_misfit_of_added_tokens(files: dict[str, Any], message: str, tmp_path: Path) -> None:
     model_type = t5(tmp_path)
     size = convert(tmp_path, model_type).get_vocab_size()
     checkpoints.write(tmp_path, **files)
