@@ -24,32 +24,19 @@ from seqserve_import.folders import open_checkpoint
 from seqserve_import.importing import load
 from seqserve_import.marian.weights import Npz
 
+_SIDES = ("encoder", "decoder")
 CONFIG: dict[str, Any] = {
     "model_type": "bart",
-    "vocab_size": 8,
-    "d_model": 8,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 1,
-    "decoder_attention_heads": 1,
-    "encoder_ffn_dim": 8,
-    "decoder_ffn_dim": 8,
-    "max_position_embeddings": 8,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
+    **dict.fromkeys(("vocab_size", "d_model", "max_position_embeddings"), 8),
+    **{f"{side}_{name}": 1 for side in _SIDES for name in ("layers", "attention_heads")},
+    **{f"{side}_ffn_dim": 8 for side in _SIDES},
+    **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
 }
 T5: dict[str, Any] = {
     "model_type": "t5",
-    "vocab_size": 8,
-    "d_model": 8,
-    "d_kv": 8,
-    "d_ff": 8,
-    "num_layers": 1,
-    "num_heads": 1,
-    "pad_token_id": 0,
-    "eos_token_id": 1,
-    "decoder_start_token_id": 0,
+    **dict.fromkeys(("vocab_size", "d_model", "d_kv", "d_ff"), 8),
+    **{"num_layers": 1, "num_heads": 1},
+    **{"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0},
 }
 DEEP = 200_000
 

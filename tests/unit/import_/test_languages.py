@@ -99,12 +99,6 @@ def test_indicbart_has_tags_behind_the_source_and_first_in_the_target(folder: Pa
     assert template.target_languages == {"hi": "<2hi>", "en": "<2en>"}
 
 
-def test_m2m100_spells_its_codes_with_underscores(folder: Path) -> None:
-    template = template_from(folder, ["__en__", "__de__", "x"], model_type="m2m_100")
-    assert template is not None
-    assert template.target_languages == {"en": "__en__", "de": "__de__"}
-
-
 @pytest.mark.parametrize("file", ["tokenization_small100.py", "tokenizer_config.json"])
 def test_small100_has_the_target_in_front_of_the_source_alone(folder: Path, file: str) -> None:
     (folder / file).write_text('{"tokenizer_class": "SMALL100Tokenizer"}')

@@ -1,6 +1,4 @@
 import json
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +6,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tests.checkpoints import FAMILIES, TOKENS
-from tests.unit.import_.conftest import MakeCheckpoint
+from tests.unit.import_.conftest import CopyCheckpoint, MakeCheckpoint
 from torch import Tensor
 
 from seqserve.errors import OptionError
@@ -75,20 +73,18 @@ def test_equals_transformers(make_checkpoint: MakeCheckpoint, family: str, seed:
     ],
 )
 def test_settings_are_understood_as_transformers_does(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path, family: str, changes: dict[str, Any]
+    copy_checkpoint: CopyCheckpoint, family: str, changes: dict[str, Any]
 ) -> None:
-    folder = Path(shutil.copytree(make_checkpoint(family, 1)[1], tmp_path / "changed"))
+    folder = copy_checkpoint(family, 1)
     path = folder / "config.json"
     settings = json.loads(path.read_text()) | changes
-    path.write_text(
-        json.dumps({name: value for name, value in settings.items() if value is not None})
-    )
+    path.write_text(json.dumps({name: each for name, each in settings.items() if each is not None}))
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     compare(theirs, load(Checkpoint(folder)))
 
 
-def test_output_without_a_table_is_tied(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "changed"))
+def test_output_without_a_table_is_tied(copy_checkpoint: CopyCheckpoint) -> None:
+    folder = copy_checkpoint("t5", 2)
     weights = load_file(folder / "model.safetensors")
     weights["decoder.embed_tokens.weight"] = weights["shared.weight"].flip(0)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

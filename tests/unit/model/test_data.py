@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.errors import OptionError
-from seqserve_model.data import Pair, normalise, read_pairs, sentence_key, split_pairs, write_pairs
+from seqserve_model.data import Pair, normalise, read_pairs, sentence_key, split_pairs
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -140,8 +140,3 @@ def test_large_groups_stay_in_training() -> None:
 def test_too_few_pairs_are_refused_with_advice() -> None:
     with pytest.raises(OptionError, match=r"lower data\.validation_pairs"):
         split_pairs(numbered(4), validation_pairs=2, test_pairs=2, max_group=4, seed=0)
-
-
-def test_written_pairs_are_read_back(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "a.tsv", numbered(3))
-    assert read_pairs(tmp_path / "a.tsv").pairs == numbered(3)

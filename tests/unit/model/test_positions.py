@@ -137,9 +137,6 @@ def test_relative_positions_are_equations_3_and_4(start: int) -> None:
     assert_same(ours @ value + positions.values(layer, ours, start), expected)
 
 
-# T5 (Raffel et al. 2020)
-
-
 # Rotary (Su et al. 2021)
 
 
@@ -180,7 +177,9 @@ def scores(positions: Positions, query: Tensor, key: Tensor, start: int) -> Tens
 @pytest.mark.parametrize("name", ["relative", "t5", "rotary", "alibi"])
 @given(place=st.integers(0, LENGTH - 1), other=st.integers(0, LENGTH - 1), seed=st.integers(0, 999))
 @settings(deadline=None, max_examples=20)
-def test_scores_are_of_distance(name: str, causal: bool, place: int, other: int, seed: int) -> None:
+def test_scores_depend_on_distance_only(
+    name: str, causal: bool, place: int, other: int, seed: int
+) -> None:
     torch.manual_seed(seed)
     positions = scheme(name, causal=causal)
     query, key = torch.randn(H, 1, D), torch.randn(H, 1, D)

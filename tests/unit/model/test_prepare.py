@@ -51,14 +51,6 @@ def test_nothing_leaves_no_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
-    link, out = tmp_path / "link.tsv", tmp_path / "sub" / "a.tsv"
-    link.symlink_to(out)
-    for text in ("b", "c"):
-        prepare([("a", text, "")], link)
-        assert link.is_symlink() and out.read_text() == f"a\t{text}\n"
-
-
 def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "a.tsv"
     os.mkfifo(pipe)

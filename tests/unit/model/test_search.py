@@ -53,7 +53,9 @@ def restless(make_model: MakeModel, **changes: object) -> Transformer:
     ],
     ids=str,
 )
-def test_cached_batch_equals_each_row_alone(make_model: MakeModel, shape: dict[str, Any]) -> None:
+def test_batch_with_caches_equals_each_row_without(
+    make_model: MakeModel, shape: dict[str, Any]
+) -> None:
     model = restless(make_model, **shape)
     lengths = torch.randint(1, 8, (24,))
     source = torch.randint(0, 5, (24, 7))

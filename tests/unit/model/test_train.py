@@ -19,7 +19,7 @@ from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, load_run, read_tensors
 from seqserve_model.command import train as main
 from seqserve_model.corpora import number_pairs
-from seqserve_model.data import Pair, Split, read_pairs, sentence_key, write_pairs
+from seqserve_model.data import Pair, Split, read_pairs, write_pairs
 from seqserve_model.evaluate import TorchTranslator, evaluate
 
 pytestmark = pytest.mark.slow
@@ -103,16 +103,6 @@ def test_a_run_leaves_all_that_serving_needs(finished: Path) -> None:
     assert len(pairs) == 20
     scores, _ = evaluate(TorchTranslator(model, tokenizer, max_decoding_length=8), pairs)
     assert scores.pairs == 20
-
-
-def test_held_out_numbers_are_not_trained_on(finished: Path, recipe: Path) -> None:
-    run = RunDirectory(finished)
-    held_out = [
-        {sentence_key(pair.source) for pair in read_pairs(path).pairs}
-        for path in (run.validation, run.test)
-    ]
-    assert not held_out[0] & held_out[1]
-    assert all(len(part) == 20 for part in held_out)
 
 
 def test_a_run_before_a_key_was_there_goes_on(finished: Path, train: Train, tmp_path: Path) -> None:

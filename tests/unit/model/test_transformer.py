@@ -58,7 +58,9 @@ def begin(model: Transformer, source: Tensor, lengths: Tensor) -> DecoderState:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
 @torch.no_grad()
-def test_cached_steps(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
+def test_cached_steps_equal_one_pass(
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
+) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
     expected = model(source, lengths, target)
@@ -129,21 +131,14 @@ def test_a_model_without_biases_has_those_of_its_norms_alone(make_model: MakeMod
     assert any(name.endswith("bias") for name in names)
 
 
-@every_scheme_and_cell
-@torch.no_grad()
-def test_features_agree(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
-    model = make_model(**shape)
-    source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
-    expected = model(source, lengths, target)
-    assert torch.equal(model.project(model.features(source, lengths, target)), expected)
-
-
 # Rows do not see each other, nor their padding, nor their future
 
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_rows_in_a_batch(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
+def test_row_in_a_batch_is_the_row_alone(
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
+) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(4, 7), torch.tensor([3, 7, 1, 5]), make_tokens(4, 5)
     together = model(source, lengths, target)
@@ -213,18 +208,6 @@ def test_order_matters(make_model: MakeModel, make_tokens: MakeTokens, shape: Sh
     straight, turned = (torch.cat((part, end), dim=1) for part in (tokens, tokens.flip(1)))
     logits = [model(source, torch.tensor([6]), begin) for source in (straight, turned)]
     assert (logits[0] - logits[1]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("positions", ["relative", "t5", "rotary", "alibi"])
-@torch.no_grad()
-def test_equal_tokens_differ_by_distance_only(make_model: MakeModel, positions: str) -> None:
-    model = make_model(positions=PositionScheme(positions))
-    record = AttentionRecord()
-    model.encode(torch.full((1, 6), 5), torch.tensor([6]), record)
-    weights = record.encoder[0]  # [1, H, S, S]
-    steps = weights.log().diff(dim=-1)
-    assert_same(steps[:, :, :-1, :-1], steps[:, :, 1:, 1:])
-    assert steps.abs().max() > 0.05
 
 
 # What was attended to
