@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from tests.support.process import eventually
 
 from seqserve import (
     AsyncClient,
@@ -375,8 +376,7 @@ async def test_async_leaving_cancels_the_call_and_ends_the_tasks(server: FakeSer
 async def test_cancelling_the_task_cancels_the_call(server: FakeServer) -> None:
     async with AsyncClient(server.target) as client:
         task = asyncio.create_task(anext(client.generate_bulk(["hang"])))  # type: ignore[arg-type]
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

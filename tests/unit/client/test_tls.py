@@ -56,7 +56,7 @@ def test_both_show_certificates(mutual: FakeServer, certificates: Certificates) 
         client.models()
 
 
-def test_a_server_that_is_another_is_refused_with_advice(
+def test_a_server_that_is_another_is_refused(
     server: FakeServer,
     encrypted: FakeServer,
     mutual: FakeServer,

@@ -28,7 +28,7 @@ def answers(connection: socket.socket, count: int, sign: bytes = b"alive") -> in
     return text.count(sign)
 
 
-def test_requests_behind_one_are_left_unread(
+def test_requests_behind_one_in_progress_are_left_unread(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = []

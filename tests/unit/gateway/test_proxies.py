@@ -83,7 +83,9 @@ OUTSIDE = "https://example.com/mt/"
         ({"forwarded": f'for={CALLER};ext="a, for=1.2.3.4"'}, CALLER, AS_IT_COMES),
     ],
 )
-def test_trusted_proxy_is_believed(headers: dict[str, str], caller: str, address: str) -> None:
+def test_trusted_proxy_names_caller_and_address(
+    headers: dict[str, str], caller: str, address: str
+) -> None:
     assert seen_by(headers) == [caller, address]
     # Nobody else does.
     assert seen_by(headers, CALLER) == [CALLER, AS_IT_COMES]

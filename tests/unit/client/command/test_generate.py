@@ -7,18 +7,19 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.process import until
 
 from ..fake_server import FakeServer
 from .conftest import Run
 
 COMMAND = [sys.executable, "-m", "seqserve", "generate"]
 CUT = "The output may end in a part of the next answer."
+FORMS = pytest.mark.parametrize("form", [[], ["--stream"]], ids=["whole", "stream"])
 
 
 @pytest.fixture
@@ -188,8 +189,7 @@ def test_ctrl_c_before_an_answer_ends_it_quietly(server: FakeServer) -> None:
     assert process.stdin is not None
     process.stdin.write(b"hang\n")
     process.stdin.flush()
-    while not server.requests:
-        time.sleep(0.01)
+    until(lambda: bool(server.requests))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (130, b"")
@@ -267,26 +267,26 @@ def test_unmet_terms_are_reported_of_each_hypothesis(run: Run) -> None:
     )
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_lines_of_a_text_in_segments_are_kept(run: Run, form: list[str]) -> None:
     segmented = ["--segmentation", "sentences", *form]
     assert run(*segmented, "two\n\nlines", "one") == (0, "TWO\n\nLINES\nONE\n", "")
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_answers_are_one_line_each(run: Run, form: list[str]) -> None:
     assert run(*form, "two\nlines", "", "one") == (0, "TWO LINES\n\nONE\n", "")
     assert run(*form, "two\rlines", "") == (0, "TWO LINES\n\n", "")
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_a_text_that_fails(run: Run, form: list[str]) -> None:
     status, out, err = run(*form, "a", "fail INTERNAL", "b")
     assert (status, out) == (1, "A\n\nB\n")
     assert err == "seqserve: text 2: INTERNAL: internal, says the fake\n"
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"])
 def test_an_error_of_every_text_ends_the_run(run: Run, form: list[str], code: str) -> None:
     status, out, err = run(*form, "--concurrency", "1", "a", f"fail {code}", "b")
@@ -294,7 +294,7 @@ def test_an_error_of_every_text_ends_the_run(run: Run, form: list[str], code: st
     assert err.splitlines()[0] == f"seqserve: {code}: {code.lower()}, says the fake"
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_a_source_that_the_model_cannot_read_is_warned_of(run: Run, form: list[str]) -> None:
     status, out, err = run(*form, "a", "so 🙂")
     assert (status, out) == (0, "A\nSO 🙂\n")
@@ -349,7 +349,7 @@ def test_json(run: Run) -> None:
     assert failed["error"]["field"] == "source"
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_json_has_what_was_requested(run: Run, form: list[str]) -> None:
     wanted = ["--num-hypotheses", "2", "--return-token-scores", "--return-attention"]
     status, out, _ = run("--json", *form, *wanted, "--return-top-tokens", "1", "good day")

@@ -3,12 +3,12 @@ import math
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.process import until
 
 from seqserve.command.load import load_of
 from seqserve.command.load_options import Backend, LoadOptions
@@ -249,10 +249,7 @@ def test_an_interrupted_load_ends_quietly(server: FakeServer, processes: int) ->
     command = [sys.executable, "-m", "seqserve", "load", "--target", server.target]
     command += ["--duration", "60", "--processes", str(processes), "--num-warmups", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        until_s = time.monotonic() + PATIENCE_S
-        while len(server.requests) < 50 and time.monotonic() < until_s:
-            time.sleep(0.02)
+        until(lambda: len(server.requests) >= 50)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, out, err) == (130, b"", b"")
-    assert len(server.requests) >= 50

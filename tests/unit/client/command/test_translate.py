@@ -4,11 +4,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from tests.support.process import until
 
 from seqserve.command.journal import Journal
 from seqserve.command.translate import TranslateOptions
@@ -20,8 +20,6 @@ from .conftest import Run
 
 MARKDOWN = "# title\n\nsome *text*\n\n```\ncode\n```\n"
 TRANSLATED = "# TITLE\n\nSOME *TEXT*\n\n```\ncode\n```\n"
-
-
 JOURNAL = ".b.txt.seqserve-journal"
 
 
@@ -80,10 +78,7 @@ def test_names_and_formats(seqserve: Run, tmp_path: Path, server: FakeServer, na
     source, out = tmp_path / "a.txt", tmp_path / name
     source.write_text("one\n")
     status, _, err = seqserve("translate", source, "-o", out)
-    assert (
-        status == 2
-        and f"{name} is named as {out.suffix[1:]}, and {source} is taken for text" in err
-    )
+    assert status == 2 and f"{name} is named as {out.suffix[1:]}, and {source} is taken" in err
     assert not server.requests and not out.exists()
     assert seqserve("translate", source, "--format", "text", "-o", out) == (0, "", "")
     assert out.read_text() == "ONE\n"
@@ -233,8 +228,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, server: FakeServer) -> None:
     argv = ["translate", "--target", server.target, path, "-o", out]
     process = subprocess.Popen([sys.executable, "-m", "seqserve", *argv], stderr=subprocess.PIPE)
     journal = tmp_path / JOURNAL
-    while not journal.is_file() or not journal.stat().st_size:
-        time.sleep(0.01)
+    until(lambda: journal.is_file() and journal.stat().st_size > 0)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
@@ -284,11 +278,8 @@ def test_a_damaged_journal_is_reported_in_one_sentence(seqserve: Run, tmp_path: 
     head, *lines = journal.read_text().splitlines()
     journal.write_text("\n".join([head, lines[0], '["00", "x", [[1e999, 0, 0, 0]]]', ""]))
     path.write_text("one\ntwo\n")
-    assert seqserve(*argv) == (
-        0,
-        "",
-        f"seqserve: the journal of {out}: line 3 is damaged; what follows is translated again\n",
-    )
+    status, _, err = seqserve(*argv)
+    assert status == 0 and err.startswith(f"seqserve: the journal of {out}: line 3 is damaged; ")
     assert out.read_text() == "ONE\nTWO\n"
 
 
@@ -339,11 +330,8 @@ def test_two_runs_at_once(seqserve: Run, file: Path, tmp_path: Path, server: Fak
     argv = ["translate", file, "-o", out]
     with Journal.beside(out, {}, label="") as other:
         other.add("some", Translation("text"))
-        assert seqserve(*argv) == (
-            2,
-            "",
-            f"seqserve: --out: {out}: is being written by another run\n",
-        )
+        report = f"seqserve: --out: {out}: is being written by another run\n"
+        assert seqserve(*argv) == (2, "", report)
     assert not server.requests and not out.exists()
     assert seqserve(*argv) == (0, "", "")
     assert out.read_text() == TRANSLATED

@@ -96,14 +96,13 @@ def test_an_end_tag_that_is_left_out_changes_nothing(
 
 PIECES = ["<p>", "</p>", "<b", ">", "<!", "--", "-->", "<![", "]]>", "=", '"', "'", "</", "/", " "]
 PIECES += ["<svg>", "</svg>", "<title>", "<script>", "</script>", "<table>", "<td>", "&", "a", "\0"]
+PIECES += ["<plaintext>", "<template>", "</template>", "<select>", "<br/>", "</br>", "title="]
 PIECES += [
-    "<plaintext>",
-    "<template>",
-    "</template>",
-    "<select>",
-    "<br/>",
-    "</br>",
-    *("title=", " alt='a'", "<a lang=b ", "<a title='c'>d</a>", " › ", '<img alt="e">'),
+    " alt='a'",
+    "<a lang=b ",
+    "<a title='c'>d</a>",
+    " › ",
+    '<img alt="e">',
     "\r",
     "\x0c",
     "😀",

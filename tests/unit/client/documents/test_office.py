@@ -45,7 +45,7 @@ def texts_of(source: str) -> list[list[tuple[bool, str]]]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("<w:p>{}</w:p>".format(run("a b ")), "<w:p>{}</w:p>".format(run("«a b» "))),
+        (f"<w:p>{run('a b ')}</w:p>", f"<w:p>{run('«a b» ')}</w:p>"),
         ("<w:p><w:r><w:t>12</w:t></w:r></w:p>", None),
         ("<w:p><w:r><w:instrText>PAGE</w:instrText></w:r></w:p>", None),
         ("<w:p><w:r><w:delText>old</w:delText></w:r></w:p>", None),
