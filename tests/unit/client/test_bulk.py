@@ -82,11 +82,8 @@ def test_a_source_that_fails_has_an_error_of_its_own(server: FakeServer, bulk: B
     sources = ["a", "", "fail INTERNAL", "\udce9", "b"]
     outcomes = dict(bulk(server.target, sources))
     assert texts([(number, outcomes.pop(number)) for number in (0, 4)]) == {0: "A", 4: "B"}
-    assert [type(outcomes[number]) for number in (1, 2, 3)] == [
-        InvalidArgument,
-        InternalError,
-        InvalidArgument,
-    ]
+    kinds = [type(outcomes[number]) for number in (1, 2, 3)]
+    assert kinds == [InvalidArgument, InternalError, InvalidArgument]
     assert "half a character" in str(outcomes[3])
     assert len(server.requests) == 4, "what cannot be sent was sent"
 

@@ -107,11 +107,18 @@ async def test_models_are_those_of_the_server_in_openais_form_too(client: AsyncC
     assert one == {"model": facts_of(MODELS[0]), **described}
 
 
-@pytest.mark.parametrize("version", ["two", "-1", "4294967296", "²", "9" * 5000])
-async def test_version_that_is_none_is_refused(client: AsyncClient, version: str) -> None:
-    got = await client.get("/v1/models/capitals", params={"version": version})
-    assert (got.status_code, got.json()["field"]) == (400, "version")
-    assert "from 0 to 4294967295" in got.json()["detail"]
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        *(("version", value, "0 to 4294967295") for value in ("two", "-1", "4294967296", "²")),
+        ("version", "9" * 5000, "0 to 4294967295"),
+        ("versions", "2", "unknown parameter"),
+    ],
+)
+async def test_wrong_parameter(client: AsyncClient, name: str, value: str, reason: str) -> None:
+    got = await client.get("/v1/models/capitals", params={name: value})
+    assert (got.status_code, got.json()["field"]) == (400, name)
+    assert reason in got.json()["detail"]
 
 
 async def test_unknown_model_is_not_found(client: AsyncClient) -> None:

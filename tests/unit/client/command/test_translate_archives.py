@@ -44,11 +44,7 @@ def test_text_in_archives(seqserve: Run, tmp_path: Path, suffix: str, name: str,
     assert seqserve("translate", source, "-o", out) == (0, "", "")
     expected = archive(tmp_path / "expected", {name: part.format("GRÜN\u00a0B"), **others})
     assert parts_of(out) == parts_of(expected)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "a" + suffix,
-        "b" + suffix,
-        "expected",
-    ]
+    assert {path.name for path in tmp_path.iterdir()} == {source.name, out.name, "expected"}
 
 
 def test_a_passage_that_fails_is_reported_with_its_part(seqserve: Run, tmp_path: Path) -> None:
