@@ -186,9 +186,7 @@ def test_another_call_is_sent_the_sources_without_an_answer(server: FakeServer, 
 
 
 @pytest.mark.parametrize("concurrency", [2, 100])
-def test_an_unanswered_source_is_sent_again(
-    server: FakeServer, bulk: Bulk, concurrency: int
-) -> None:
+def test_an_unanswered_source_is_resent(server: FakeServer, bulk: Bulk, concurrency: int) -> None:
     sources = [f"later 2 {n}" if n % 7 == 0 else f"n {n}" for n in range(50)]
     assert texts(bulk(server.target, sources, concurrency=concurrency)) == capitals(sources)
     sent = Counter(request.source for request in server.requests)

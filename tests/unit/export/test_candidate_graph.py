@@ -94,9 +94,7 @@ events = st.builds(
 
 @examples(40)
 @given(st.integers(1, SLOTS), st.lists(events, min_size=1, max_size=10))
-def test_rows_that_join_and_leave_get_the_same_bits(
-    pair: Pair, encoded: CrossKV, rows: int, history: list[Event]
-) -> None:
+def test_rows_have_same_bits(pair: Pair, encoded: CrossKV, rows: int, history: list[Event]) -> None:
     caches = [SlotCache(runtime, SLOTS) for runtime in pair]
     for cache in caches:
         for row in range(SLOTS):

@@ -186,9 +186,7 @@ def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str
         assert torch.equal(restored[name], weight), name
 
 
-def test_an_artifact_gives_rounded_weights_back(
-    tiny_int8_artifact: Path, tiny_model: Transformer
-) -> None:
+def test_an_artifact_gives_weights_back(tiny_int8_artifact: Path, tiny_model: Transformer) -> None:
     restored = dict(restore(tiny_int8_artifact).named_parameters())
     for name, weight in tiny_model.named_parameters():
         # A step of the integers is at most this part of the largest sum of two neighbours.

@@ -153,9 +153,7 @@ async def test_options_are_obeyed(
         ({"text": "a <b", "tag_handling": "xml"}, "text: line 1 is not well-formed XML"),
     ],
 )
-async def test_wrong_field_is_named_in_its_shape(
-    client: AsyncClient, fields: dict[str, str | None], reason: str
-) -> None:
+async def test_wrong_field(client: AsyncClient, fields: dict[str, str | None], reason: str) -> None:
     body = {"text": "a", "target_lang": "DE"} | fields
     sent = {name: value for name, value in body.items() if value is not None}
     answer = await client.post("/v2/translate", data=sent)

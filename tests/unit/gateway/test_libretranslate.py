@@ -90,9 +90,7 @@ DEEPLX = {"text": "a", "target_lang": "DE"}
         (DEEPLX | {"tag_handling": "rtf"}, "tag_handling"),
     ],
 )
-async def test_wrong_field_is_named_in_its_shape(
-    client: AsyncClient, fields: dict[str, Any], name: str
-) -> None:
+async def test_wrong_field(client: AsyncClient, fields: dict[str, Any], name: str) -> None:
     answer = await client.post("/translate", json=fields)
     assert (answer.status_code, [*answer.json()]) == (400, ["error"])
     assert answer.json()["error"].startswith(f"{name}: ")
@@ -184,9 +182,7 @@ async def test_a_file_needs_a_name_that_tells_its_format(client: AsyncClient) ->
         ("a.properties", "a=grün ''{0}''\n", "iso-8859-1"),
     ],
 )
-async def test_a_file_keeps_its_encoding(
-    client: AsyncClient, name: str, text: str, encoding: str
-) -> None:
+async def test_encoding_of_a_file(client: AsyncClient, name: str, text: str, encoding: str) -> None:
     fetched = await translated(client, name, text.encode(encoding))
     expected = text.replace("good", "GOOD").replace("grün", "GRÜN")
     assert fetched.content.decode(encoding) == expected

@@ -148,9 +148,7 @@ SQUARE = np.ones((2, 2), np.float32)
         ({}, {f"{UP}.bias": SQUARE}, r"fc1\.bias has the shape \[2, 2\], and model"),
     ],
 )
-def test_what_is_not_merged(
-    tmp_path: Path, base: Path, changes: Any, weights: Any, message: str
-) -> None:
+def test_not_merged(tmp_path: Path, base: Path, changes: Any, weights: Any, message: str) -> None:
     adapter = write(tmp_path / "adapter", factors(base, QUERY, 2) | weights, **changes)
     with pytest.raises(CheckpointError, match=message):
         AdaptedCheckpoint(base, adapter)

@@ -65,9 +65,7 @@ def test_a_language_that_nllb_was_taught_is_known(folder: Path) -> None:
         ("<2zh-Hant>", "zh-Hant", "zh"),
     ],
 )
-def test_spellings_of_languages(
-    folder: Path, model_type: str, token: str, code: str, alias: str
-) -> None:
+def test_spellings(folder: Path, model_type: str, token: str, code: str, alias: str) -> None:
     template = template_from(folder, ["a", "__en__", token], model_type=model_type)
     assert template is not None
     assert template.target_languages == {"en": "__en__", code: token}

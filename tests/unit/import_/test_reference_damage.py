@@ -194,9 +194,7 @@ def test_a_misfit_of_settings_is_named(folder: Path, changes: dict[str, Any], me
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_heads_of_another_size_than_the_weights_are_refused(
-    copy_checkpoint: CopyCheckpoint, size: int
-) -> None:
+def test_heads_of_another_size_are_refused(copy_checkpoint: CopyCheckpoint, size: int) -> None:
     """Though widened to eight numbers they would fit."""
     folder = copy_checkpoint("t5", 2)
     change_json(folder / "config.json", d_kv=size)

@@ -147,9 +147,7 @@ def test_an_artifact_that_does_not_serve_is_not_written(
 
 
 @pytest.mark.parity
-def test_a_checkpoint_can_be_imported_in_eight_bits(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_eight_bits(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Random weights lose more by rounding than the tolerance.
     monkeypatch.setattr(pipeline, "check_tolerance", lambda verification, precision: None)
     options = ["--name", "opus", "--precision", "int8", "--threads", "1", "--sentences", "40"]
@@ -166,9 +164,7 @@ def test_a_checkpoint_can_be_imported_in_eight_bits(
 
 
 @pytest.mark.parametrize("content", [None, "", "\n \n"])
-def test_data_without_sentences_is_refused(
-    again: Callable[..., Manifest], tmp_path: Path, content: str | None
-) -> None:
+def test_empty_data(again: Callable[..., Manifest], tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "sentences.txt"
     if content is not None:
         path.write_text(content)

@@ -190,9 +190,7 @@ def test_a_teacher_translates_once(tmp_path: Path, recipe: Path, tiny_artifact: 
     assert read_pairs(out).pairs == list(dict.fromkeys(pair for pair in pairs if pair.target))
 
 
-def test_of_a_beam_the_hypothesis_nearest_to_a_target_is_taken(
-    tmp_path: Path, recipe: Path, tiny_artifact: Path
-) -> None:
+def test_the_nearest_hypothesis_is_taken(tmp_path: Path, recipe: Path, tiny_artifact: Path) -> None:
     out = tmp_path / "out.tsv"
     command = ["--recipe", str(recipe), "--teacher", str(tiny_artifact), "--out", str(out)]
     assert main([*command, "--beam-size", "3", "--nearest", "0"]) == 0

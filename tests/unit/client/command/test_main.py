@@ -108,9 +108,7 @@ def test_a_missing_library_names_the_extra(
     ("name", "extra"),
     [("seqserve_server.engine", "server"), ("seqserve.x", "train"), ("numpy", "")],
 )
-def test_a_missing_module_of_ours_is_raised(
-    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_module_of_ours(name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, ModuleNotFoundError("no", name=name), extra=extra)
     with pytest.raises(ModuleNotFoundError):
         main(["try"])

@@ -102,9 +102,7 @@ def test_several_files(seqserve: Run, file: Path, tmp_path: Path) -> None:
     assert (out / "b.txt").read_text() == "B\n"
 
 
-def test_only_regular_files_are_replaced(
-    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
-) -> None:
+def test_other_files_stay(seqserve: Run, file: Path, tmp_path: Path, server: FakeServer) -> None:
     pipe, link, loop = (tmp_path / name for name in ("pipe", "link", "loop"))
     os.mkfifo(pipe)
     link.symlink_to(pipe)
@@ -246,9 +244,7 @@ def test_files_beside_the_output_stay(seqserve: Run, file: Path, tmp_path: Path,
     assert [other.read_text() for other in others] == [text, text]
 
 
-def test_a_pipe_or_link_is_no_journal(
-    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
-) -> None:
+def test_what_is_no_journal(seqserve: Run, file: Path, tmp_path: Path, server: FakeServer) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
     journal, argv = tmp_path / ".b.md.seqserve-journal", ["translate", str(file), "-o"]

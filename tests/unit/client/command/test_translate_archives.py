@@ -63,9 +63,7 @@ def test_a_passage_that_fails_is_reported_with_its_part(seqserve: Run, tmp_path:
         ("application/epub+zip", "OEBPS/one.xhtml", EPUB),
     ],
 )
-def test_an_archive_tells_its_format(
-    seqserve: Run, tmp_path: Path, mark: str, name: str, part: str
-) -> None:
+def test_format_of_archives(seqserve: Run, tmp_path: Path, mark: str, name: str, part: str) -> None:
     path, out = tmp_path / "a", tmp_path / "b"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("mimetype", mark)

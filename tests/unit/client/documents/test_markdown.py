@@ -216,9 +216,7 @@ def test_what_stays_is_told(markdown: str, copied: list[str], left: list[str]) -
         ("a", "a", "*b* _c_ `d` [e](f) <g> &amp; ~~h~~", None),
     ],
 )
-def test_a_translation_changes_no_structure(
-    markdown: str, text: str, translation: str, expected: str | None
-) -> None:
+def test_structure_stays(markdown: str, text: str, translation: str, expected: str | None) -> None:
     found = with_word(markdown, text, translation)
     assert found == expected or (expected is None and shown(found) == [("paragraph", translation)])
 

@@ -46,9 +46,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.mark.parametrize(("text", "tokens", "joined"), GOLDEN["sentences"])
-def test_divides_and_joins_as_argos(
-    tokenizer: Tokenizer, text: str, tokens: list[str], joined: str
-) -> None:
+def test_pieces_are_argos(tokenizer: Tokenizer, text: str, tokens: list[str], joined: str) -> None:
     vocabulary = [*CONTROLS, *GOLDEN["vocabulary"]]
     ids = [vocabulary.index(token) for token in tokens]
     is_divided_alike = tokenizer.pieces(text).ids == ids

@@ -174,9 +174,7 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("codes", "pair"), [(("en", "de"), ("en", "de")), (("en", "zt"), ("en", "zh-Hant"))]
 )
-def test_a_package_has_its_languages(
-    tmp_path: Path, codes: tuple[str, str], pair: tuple[str, str]
-) -> None:
+def test_package_languages(tmp_path: Path, codes: tuple[str, str], pair: tuple[str, str]) -> None:
     package = ctranslate2_files.write_package(tmp_path, write(tmp_path / "m"), *codes)
     assert languages_in(package) == pair
     with unpacked(package) as folder:
