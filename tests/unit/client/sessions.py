@@ -35,7 +35,7 @@ class Session:
 
     def _wait(self, value: Any) -> Any:
         if hasattr(value, "__aiter__"):
-            return self._runner.run(_listed(value))
+            return self._runner.run(listed(value))
         if isinstance(value, Awaitable):
             return self._runner.run(_awaited(value))
         return list(value) if isinstance(value, Iterator) else value
@@ -48,7 +48,7 @@ async def _awaited(value: Any) -> Any:
     return await value
 
 
-async def _listed(items: Any) -> list[Any]:
+async def listed(items: Any) -> list[Any]:
     return [item async for item in items]
 
 

@@ -11,6 +11,7 @@ import pytest
 from seqserve import AsyncClient, MisplacedClient
 
 from .fake_server import FakeServer
+from .sessions import listed
 
 FORK = """
 import asyncio, os, signal, sys, warnings
@@ -111,26 +112,15 @@ assert threads == [1] * 5, threads
 
 def test_an_async_client_belongs_to_the_event_loop_of_its_first_call(server: FakeServer) -> None:
     client = AsyncClient(server.target)
-
-    async def generate() -> str:
-        return (await client.generate("a")).text
-
-    async def stream() -> None:
-        async for _ in client.stream("a"):
-            pass
-
-    async def bulk() -> None:
-        async for _ in client.generate_bulk(["a"]):
-            pass
-
-    async def many() -> None:
-        async for _ in client.generate_many(["a"]):
-            pass
-
-    assert asyncio.run(generate()) == "A"
-    for call in (generate, stream, bulk, many):
+    assert asyncio.run(client.generate("a")).text == "A"
+    for call in (
+        client.generate("a"),
+        listed(client.stream("a")),
+        listed(client.generate_bulk(["a"])),
+        listed(client.generate_many(["a"])),
+    ):
         with pytest.raises(MisplacedClient, match="belongs to the event loop of its first call"):
-            asyncio.run(call())
+            asyncio.run(call)
     asyncio.run(client.close())
 
 

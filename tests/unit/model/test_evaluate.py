@@ -230,9 +230,8 @@ def test_what_no_artifact_can_do(tmp_path: Path, arguments: list[str], message: 
     ],
 )
 def test_wrong_arguments(run_path: Path, arguments: list[str], message: str) -> None:
-    with pytest.raises(OptionError) as error:
+    with pytest.raises(OptionError, match=message):
         main([str(run_path) if word == "RUN" else word for word in arguments])
-    assert message in str(error.value)
 
 
 def test_a_device_that_is_there_is_found() -> None:

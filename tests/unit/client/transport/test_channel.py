@@ -1,7 +1,7 @@
 import asyncio
 import itertools
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
@@ -29,7 +29,7 @@ from seqserve import (
 )
 
 from ..fake_server import PATIENCE_S, FakeServer
-from ..sessions import ONCE, SOON, Connect
+from ..sessions import ONCE, SOON, Connect, listed
 
 
 def test_verbs(server: FakeServer, connect: Connect) -> None:
@@ -160,15 +160,11 @@ def test_closing_the_client_ends_its_calls(server: FakeServer, text: str) -> Non
 async def test_closing_the_async_client_ends_its_calls(server: FakeServer, text: str) -> None:
     client = AsyncClient(server.target, timeout_s=math.inf, retry=LATER)
 
-    async def read(results: AsyncIterator[object]) -> None:
-        async for _ in results:
-            pass
-
     calls = [
         asyncio.ensure_future(client.generate(f"{text} a")),
-        asyncio.ensure_future(read(client.stream(f"{text} b"))),
-        asyncio.ensure_future(read(client.generate_many([f"{text} c"]))),
-        asyncio.ensure_future(read(client.generate_bulk([f"{text} d"]))),
+        asyncio.ensure_future(listed(client.stream(f"{text} b"))),
+        asyncio.ensure_future(listed(client.generate_many([f"{text} c"]))),
+        asyncio.ensure_future(listed(client.generate_bulk([f"{text} d"]))),
     ]
     await eventually(lambda: len(server.requests) == len(calls))
     await client.close()
