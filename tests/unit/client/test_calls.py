@@ -54,6 +54,13 @@ async def test_a_waiting_task_can_be_cancelled() -> None:
         await waiting
 
 
+async def test_a_cancelled_group_waits_for_nothing() -> None:
+    group = AsyncCallGroup(AsyncFakeTransport([]))
+    group.cancel()
+    with pytest.raises(Cancelled):
+        await asyncio.wait_for(group.wait(10 * PATIENCE_S), PATIENCE_S)
+
+
 def double(number: int) -> int:
     if number == 13:
         raise ValueError("unlucky")
