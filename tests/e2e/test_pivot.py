@@ -8,14 +8,8 @@ from seqserve.command.main import main
 from seqserve.errors import InvalidArgument
 
 LANGUAGES = {"source_language": "ko", "target_language": "de"}
-SENTENCES = [
-    "커피가 맛이 좋네요.",
-    "난 최선을 다할 거야.",
-    "나는 의사가 아니다.",
-    "이 책은 아주 재미있다.",
-    "톰은 어디에 살아?",
-    "창문을 열어 주세요.",
-]
+SENTENCES = ["커피가 맛이 좋네요.", "난 최선을 다할 거야.", "나는 의사가 아니다."]
+SENTENCES += ["이 책은 아주 재미있다.", "톰은 어디에 살아?", "창문을 열어 주세요."]
 
 
 def test_what_was_translated_is_read_back(translator: Client) -> None:

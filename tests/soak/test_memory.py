@@ -18,23 +18,8 @@ from seqserve import AsyncClient
 
 DURATION_S = float(os.environ.get("SEQSERVE_SOAK_S", "600"))
 CALLERS = 48
-WORDS = [
-    "the",
-    "coffee",
-    "tastes",
-    "good",
-    "and",
-    "nobody",
-    "waits",
-    "for",
-    "our",
-    "old",
-    "train",
-    "near",
-    "a",
-    "quiet",
-    "garden",
-]
+TEXT = "the coffee tastes good and nobody waits for our old train near a quiet garden"
+WORDS = TEXT.split()
 
 pytestmark = pytest.mark.soak
 

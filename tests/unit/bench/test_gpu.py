@@ -19,9 +19,7 @@ TINY = cut_down(MARIAN_BASE)
 
 
 @pytest.mark.parity
-def test_all_engines_decode_a_shape_and_their_failures_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engines_decode_a_shape_or_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(random_artifact.SHAPES, "Marian base", TINY)
     monkeypatch.setattr(gpu_served, "_SECONDS", 0.5)
     monkeypatch.setattr(gpu_served, "_SOURCES", 2_000)
@@ -54,9 +52,7 @@ def test_all_engines_decode_a_shape_and_their_failures_are_named(
     assert steps.rows[0][0] == "marian-base:2"
 
 
-def test_cases_are_left_out_when_the_time_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cases_are_left_out_after_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = DeviceLimits("CPU", 1e9, 1e9)
     monkeypatch.setattr(gpu, "_prepare", lambda *_: limits)
     monkeypatch.setattr(Work, "of", lambda _: Work(1, 1))

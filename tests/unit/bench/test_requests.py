@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from bench.requests import HighestRate, Run, Series, check_answers, highest_rate, steady_rate
+from bench.requests import Run, Series, check_answers, highest_rate, steady_rate
 from bench.scenarios import online
 
 from seqserve.load.answer import Answer
@@ -30,22 +30,21 @@ def test_steady_rate_leaves_out_beginning_and_end() -> None:
     assert steady_rate(answers, 3.0) == pytest.approx(3 / 2.0)
 
 
-def test_highest_rate_lies_between_points() -> None:
-    points = [(100.0, 0.01), (200.0, 0.02), (300.0, 0.06)]
-    highest = highest_rate(points, 0.03)
-    assert highest.per_s == pytest.approx(225.0)
-    assert not highest.is_bound
-
-
-def test_highest_rate_is_where_the_limit_breaks_first() -> None:
-    points = [(100.0, 0.01), (200.0, 0.03), (300.0, 0.01)]
-    assert highest_rate(points, 0.02).per_s == pytest.approx(150.0)
-
-
-def test_highest_rate_without_a_crossing() -> None:
-    assert highest_rate([(100.0, 0.01), (200.0, 0.02)], 0.03) == HighestRate(200.0, True)
-    assert highest_rate([(100.0, 0.05), (200.0, 0.02)], 0.03) == HighestRate(0.0, False)
-    assert highest_rate([(100.0, 0.01), (200.0, math.inf)], 0.03) == HighestRate(100.0, True)
+@pytest.mark.parametrize(
+    ("waits_s", "limit_s", "expected"),
+    [
+        ([0.01, 0.02, 0.06], 0.03, (225.0, False)),
+        ([0.01, 0.03, 0.01], 0.02, (150.0, False)),
+        ([0.01, 0.02], 0.03, (200.0, True)),
+        ([0.05, 0.02], 0.03, (0.0, False)),
+        ([0.01, math.inf], 0.03, (100.0, True)),
+    ],
+    ids=["between points", "at the first break", "above all", "below all", "before a failure"],
+)
+def test_highest_rate(waits_s: list[float], limit_s: float, expected: tuple[float, bool]) -> None:
+    points = [(100.0 * number, wait_s) for number, wait_s in enumerate(waits_s, 1)]
+    highest = highest_rate(points, limit_s)
+    assert (highest.per_s, highest.is_bound) == (pytest.approx(expected[0]), expected[1])
 
 
 PLAN = online.Plan(shares=(0.5, 1.0), rounds=3, seconds=3.0)

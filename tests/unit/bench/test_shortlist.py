@@ -11,20 +11,13 @@ from bench.scenarios import shortlist
 from bench.scenarios.offline import write_artifacts
 from bench.scenarios.shortlist import BEST, FREQUENT, draw_shortlist, draw_sources
 from tests.step_graphs import steps_only
+from tests.tiny import cut_down
 
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.shortlist import Shortlist
 
-TINY = replace(
-    MARIAN_BASE,
-    vocabulary_size=4000,
-    width=64,
-    heads=4,
-    feed_forward_width=128,
-    encoder_layers=1,
-    decoder_layers=1,
-)
+TINY = replace(cut_down(MARIAN_BASE), vocabulary_size=4000)
 SIX_TOKENS = DecodingOptions(max_decoding_length=6, min_decoding_length=6)
 
 
@@ -56,9 +49,7 @@ def sizes(listed: Shortlist, rows: int) -> float:
     return statistics.fmean(len(listed.candidates(batch, (), size)) for batch in tokens)
 
 
-def test_a_map_has_a_line_for_what_is_always_allowed_and_for_each_source_token(
-    tmp_path: Path,
-) -> None:
+def test_a_map_has_a_line_for_what_is_always_allowed_and_for_each_token(tmp_path: Path) -> None:
     listed = Shortlist.of([0, 2], {5: [7, 9], 6: [8]})
     path = write_map(listed, tmp_path / "vmap.txt")
     assert path.read_text().splitlines() == ["\tt0 t2", "t5\tt7 t9", "t6\tt8"]

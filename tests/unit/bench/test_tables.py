@@ -16,13 +16,8 @@ ROOT = Path(__file__).parents[3]
 GIVEN = Provenance(
     commit="53e181f0000000000000000000000000000000",
     date="2026-11-22",
-    versions={
-        "seqserve": "0.2.0",
-        "onnxruntime": "1.31.1",
-        "ctranslate2": "4.8.5",
-        "torch": "2.13.0+cpu",
-        "numpy": "2.1.0",
-    },
+    versions={"seqserve": "0.2.0", "onnxruntime": "1.31.1", "ctranslate2": "4.8.5"}
+    | {"torch": "2.13.0+cpu", "numpy": "2.1.0"},
     cpu="AMD EPYC",
     instructions=("avx2", "avx512_vnni"),
     cores=2,
@@ -108,9 +103,7 @@ def test_the_ratios_of_the_readme_are_those_of_the_tables() -> None:
     assert {ratio for cell in shown for ratio in re.findall(r"\d\.\d+", cell)} <= known
 
 
-def test_the_command_writes_a_page_from_a_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_a_page_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = [{"rows": 8, "peers": [peer(name) for name in ENGINES]}]
     report, page = tmp_path / "report.json", tmp_path / "page.md"
     provenance = {"marian": dataclasses.asdict(GIVEN)}
@@ -140,9 +133,7 @@ def test_help_names_parts_and_examples(
     assert word in capsys.readouterr().out
 
 
-def test_an_unknown_part_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_part(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["bench", "marian", "typo"])
     with pytest.raises(SystemExit):
         main()

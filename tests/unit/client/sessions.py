@@ -35,22 +35,25 @@ class Session:
 
     def _wait(self, value: Any) -> Any:
         if hasattr(value, "__aiter__"):
-            return self._runner.run(_listed(value))
+            return self._runner.run(listed(value))
         if isinstance(value, Awaitable):
             return self._runner.run(_awaited(value))
         return list(value) if isinstance(value, Iterator) else value
+
+
+Connect = Callable[..., Session]
 
 
 async def _awaited(value: Any) -> Any:
     return await value
 
 
-async def _listed(items: Any) -> list[Any]:
+async def listed(items: Any) -> list[Any]:
     return [item async for item in items]
 
 
 @pytest.fixture(params=["Client", "AsyncClient"])
-def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Session]]:
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
     """Makes sessions of a client with a target, or with the outcomes of calls."""
     sessions: list[Session] = []
 

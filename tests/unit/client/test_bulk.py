@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from tests.support.process import eventually
 
 from seqserve import (
     AsyncClient,
@@ -29,7 +30,7 @@ from seqserve.v1 import generation_pb2
 
 from .answers import answer
 from .fake_server import PATIENCE_S, FakeServer
-from .sessions import ONCE, Session
+from .sessions import ONCE, Connect
 
 SOON = RetryPolicy(max_attempts=3, initial_backoff_s=0.01)
 UNAVAILABLE = Unavailable("UNAVAILABLE", "draining", retry_after_s=0.0)
@@ -45,7 +46,7 @@ def server(server: FakeServer, request: pytest.FixtureRequest) -> FakeServer:
 
 
 @pytest.fixture
-def bulk(connect: Callable[..., Session]) -> Bulk:
+def bulk(connect: Connect) -> Bulk:
     """Returns all outcomes in the order of their arrival."""
 
     def run(target: str, sources: Iterable[str], **options: Any) -> Outcomes:
@@ -81,11 +82,8 @@ def test_a_source_that_fails_has_an_error_of_its_own(server: FakeServer, bulk: B
     sources = ["a", "", "fail INTERNAL", "\udce9", "b"]
     outcomes = dict(bulk(server.target, sources))
     assert texts([(number, outcomes.pop(number)) for number in (0, 4)]) == {0: "A", 4: "B"}
-    assert [type(outcomes[number]) for number in (1, 2, 3)] == [
-        InvalidArgument,
-        InternalError,
-        InvalidArgument,
-    ]
+    kinds = [type(outcomes[number]) for number in (1, 2, 3)]
+    assert kinds == [InvalidArgument, InternalError, InvalidArgument]
     assert "half a character" in str(outcomes[3])
     assert len(server.requests) == 4, "what cannot be sent was sent"
 
@@ -165,9 +163,7 @@ def test_a_source_does_not_wait_for_others(server: FakeServer) -> None:
     assert [len(message.more) for message in server.messages] == [0] * 5
 
 
-def test_each_call_learns_by_itself_how_many_the_server_reads(
-    server: FakeServer, bulk: Bulk
-) -> None:
+def test_each_call_learns_how_many_the_server_reads(server: FakeServer, bulk: Bulk) -> None:
     """The next call may reach an older server."""
     sources = [f"n {number}" for number in range(100)]
     sources[50] = "busy 1 b"
@@ -190,9 +186,7 @@ def test_another_call_is_sent_the_sources_without_an_answer(server: FakeServer, 
 
 
 @pytest.mark.parametrize("concurrency", [2, 100])
-def test_a_source_that_has_no_answer_for_now_is_sent_again(
-    server: FakeServer, bulk: Bulk, concurrency: int
-) -> None:
+def test_an_unanswered_source_is_resent(server: FakeServer, bulk: Bulk, concurrency: int) -> None:
     sources = [f"later 2 {n}" if n % 7 == 0 else f"n {n}" for n in range(50)]
     assert texts(bulk(server.target, sources, concurrency=concurrency)) == capitals(sources)
     sent = Counter(request.source for request in server.requests)
@@ -258,9 +252,7 @@ def test_a_source_over_the_limit_on_bytes(server: FakeServer, bulk: Bulk) -> Non
     assert server.bulk_calls == 2
 
 
-def test_a_failing_input_is_raised_after_the_outcomes_before_it(
-    server: FakeServer, bulk: Bulk
-) -> None:
+def test_a_failing_input_is_raised_after_what_came_before(server: FakeServer, bulk: Bulk) -> None:
     def failing() -> Iterator[str]:
         yield "late a"
         yield "b"
@@ -379,17 +371,14 @@ async def test_async_leaving_cancels_the_call_and_ends_the_tasks(server: FakeSer
 async def test_cancelling_the_task_cancels_the_call(server: FakeServer) -> None:
     async with AsyncClient(server.target) as client:
         task = asyncio.create_task(anext(client.generate_bulk(["hang"])))  # type: ignore[arg-type]
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
 
 
-async def test_an_async_outcome_is_yielded_while_the_input_blocks(
-    server: FakeServer,
-) -> None:
+async def test_an_async_outcome_is_yielded_while_the_input_blocks(server: FakeServer) -> None:
     answered = asyncio.Event()
 
     async def slow_input() -> AsyncIterator[str]:
@@ -475,9 +464,7 @@ def no_hypothesis(requests: Iterator[Any]) -> Iterator[Any]:
         (no_hypothesis, "no hypothesis"),
     ],
 )
-def test_a_response_that_breaks_the_contract_is_an_internal_error(
-    serve: Serve, message: str
-) -> None:
+def test_a_response_that_breaks_the_contract_is_internal(serve: Serve, message: str) -> None:
     with (
         Client(transport=Transport(serve)) as client,
         pytest.raises(InternalError, match=message),

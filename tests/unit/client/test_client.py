@@ -1,6 +1,5 @@
 """Both clients over a transport without a network, by the same tests."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, stream_of, tokenized
 from .fake_transport import AsyncFakeTransport
-from .sessions import Session
+from .sessions import Connect
 
 AT_ONCE = RetryPolicy(max_attempts=4, initial_backoff_s=0.0)
 UNAVAILABLE = Unavailable("UNAVAILABLE", "loading", retry_after_s=0.0)
@@ -32,11 +31,11 @@ BROKEN = Unavailable("INTERNAL", "Received RST_STREAM with error code 2")
 
 
 @pytest.fixture
-def session(connect: Callable[..., Session]) -> Callable[..., Session]:
+def session(connect: Connect) -> Connect:
     return lambda *outcomes, **settings: connect(*outcomes, **{"retry": AT_ONCE, **settings})
 
 
-def test_generate(session: Callable[..., Session]) -> None:
+def test_generate(session: Connect) -> None:
     run = session([answer("hello")])
     assert run.generate("hello", model="m", max_decoding_length=3).text == "HELLO"
     (call,) = run.calls
@@ -47,9 +46,7 @@ def test_generate(session: Callable[..., Session]) -> None:
     assert call.timeout_s == pytest.approx(30.0, abs=5.0)
 
 
-def test_the_timeout_of_a_call_overrides_that_of_the_client(
-    session: Callable[..., Session],
-) -> None:
+def test_the_timeout_of_a_call_overrides_that_of_the_client(session: Connect) -> None:
     run = session([answer("a")], [answer("b")], timeout_s=7.0)
     run.generate("a")
     run.generate("b", timeout_s=1000.0)
@@ -57,7 +54,7 @@ def test_the_timeout_of_a_call_overrides_that_of_the_client(
     assert seconds[0] <= 7.0 < 900 < seconds[1] <= 1000.0
 
 
-def test_a_call_is_retried(session: Callable[..., Session]) -> None:
+def test_a_call_is_retried(session: Connect) -> None:
     run = session([UNAVAILABLE], [FULL], [BROKEN], [answer("at last")])
     assert run.generate("at last").text == "AT LAST"
     assert len(run.calls) == 4
@@ -65,20 +62,20 @@ def test_a_call_is_retried(session: Callable[..., Session]) -> None:
     assert timeouts == sorted(timeouts, reverse=True)
 
 
-def test_the_last_failure_is_raised(session: Callable[..., Session]) -> None:
+def test_the_last_failure_is_raised(session: Connect) -> None:
     run = session([UNAVAILABLE], [UNAVAILABLE], [UNAVAILABLE], [FULL], [answer("too late")])
     with pytest.raises(Overloaded):
         run.generate("a")
     assert len(run.calls) == 4
 
 
-def test_an_error_that_is_not_retried_is_raised_at_once(session: Callable[..., Session]) -> None:
+def test_an_error_that_is_not_retried_is_raised_at_once(session: Connect) -> None:
     run = session([NotFound("NOT_FOUND", "there are: en-de")])
     with pytest.raises(NotFound, match="there are: en-de"):
         run.generate("a")
 
 
-def test_a_source_that_cannot_be_sent_is_not_sent(session: Callable[..., Session]) -> None:
+def test_a_source_that_cannot_be_sent_is_not_sent(session: Connect) -> None:
     run = session()
     for call in (run.generate, run.stream, lambda source: run.generate_many([source])):
         with pytest.raises(InvalidArgument, match="source: holds half a character"):
@@ -86,7 +83,7 @@ def test_a_source_that_cannot_be_sent_is_not_sent(session: Callable[..., Session
     assert run.calls == []
 
 
-def test_stream(session: Callable[..., Session]) -> None:
+def test_stream(session: Connect) -> None:
     run = session(stream_of("ab"))
     pieces = run.stream("ab", version=3)
     assert [piece.text for piece in pieces] == ["A", "B", ""]
@@ -95,56 +92,54 @@ def test_stream(session: Callable[..., Session]) -> None:
     assert run.calls[0].request.version == 3
 
 
-def test_a_stream_is_read_to_its_status_and_an_error_after_its_result_is_ignored(
-    session: Callable[..., Session],
-) -> None:
+def test_a_stream_is_read_to_its_status_and_later_errors_ignored(session: Connect) -> None:
     run = session([*stream_of("ab"), BROKEN])
     assert "".join(piece.text for piece in run.stream("ab")) == "AB"
     # Up to the status: leaving earlier would cancel the call.
     assert run.calls[0].is_read
 
 
-def test_a_stream_is_retried_before_its_first_message(session: Callable[..., Session]) -> None:
+def test_a_stream_is_retried_before_its_first_message(session: Connect) -> None:
     run = session([UNAVAILABLE], [BROKEN], stream_of("a"))
     assert "".join(piece.text for piece in run.stream("a")) == "A"
     assert len(run.calls) == 3
 
 
-def test_a_stream_is_never_retried_after_its_first_message(session: Callable[..., Session]) -> None:
+def test_a_stream_is_never_retried_after_its_first_message(session: Connect) -> None:
     run = session([stream_of("ab")[0], BROKEN], stream_of("ab"))
     with pytest.raises(Unavailable, match="RST_STREAM"):
         run.stream("ab")
     assert len(run.calls) == 1
 
 
-def test_a_stream_without_a_result_breaks_the_contract(session: Callable[..., Session]) -> None:
+def test_a_stream_without_a_result_breaks_the_contract(session: Connect) -> None:
     run = session(stream_of("ab")[:2])
     with pytest.raises(InternalError, match="without a result"):
         run.stream("ab")
 
 
-def test_a_wrong_timeout_names_its_field(session: Callable[..., Session]) -> None:
+def test_a_wrong_timeout_names_its_field(session: Connect) -> None:
     run = session()
     for call in (run.generate, run.stream):
         with pytest.raises(InvalidArgument, match="timeout_s"):
             call("a", timeout_s=0.0)
 
 
-def test_many(session: Callable[..., Session]) -> None:
+def test_many(session: Connect) -> None:
     run = session([answer("a")], [UNAVAILABLE], [answer("b")], [answer("c")])
     results = run.generate_many(["a", "b", "c"], concurrency=1, model="m")
     assert [result.text for result in results] == ["A", "B", "C"]
     assert {call.request.model for call in run.calls} == {"m"}
 
 
-def test_a_failure_ends_many_after_what_came_before(session: Callable[..., Session]) -> None:
+def test_a_failure_ends_many_after_what_came_before(session: Connect) -> None:
     refused = InvalidArgument("INVALID_ARGUMENT", "source: too long", field="source")
     run = session([answer("a")], [refused], [answer("c")])
     with pytest.raises(InvalidArgument, match="too long"):
         run.generate_many(["a", "b", "c"], concurrency=1)
 
 
-def test_every_method_of_generation_takes_every_option(session: Callable[..., Session]) -> None:
+def test_every_method_of_generation_takes_every_option(session: Connect) -> None:
     options: dict[str, Any] = {
         "beam_size": 4,
         "top_p": 0.5,
@@ -165,7 +160,7 @@ def test_every_method_of_generation_takes_every_option(session: Callable[..., Se
     assert [call.request.options for call in run.calls] == [wanted] * 3
 
 
-def test_an_option_that_cannot_be_sent_is_not_sent(session: Callable[..., Session]) -> None:
+def test_an_option_that_cannot_be_sent_is_not_sent(session: Connect) -> None:
     run = session()
     for call in (
         run.generate,
@@ -177,7 +172,7 @@ def test_an_option_that_cannot_be_sent_is_not_sent(session: Callable[..., Sessio
     assert run.calls == []
 
 
-def test_batch_has_an_outcome_for_each_source(session: Callable[..., Session]) -> None:
+def test_batch_has_an_outcome_for_each_source(session: Connect) -> None:
     failure = generation_pb2.Failure(code=3, message="is empty", field="source")
     full = generation_pb2.Failure(code=8, message="full", retry_after_ms=250.0)
     response = generation_pb2.GenerateBatchResponse(
@@ -199,31 +194,26 @@ def test_batch_has_an_outcome_for_each_source(session: Callable[..., Session]) -
     assert sent == [(Method.GENERATE_BATCH, request)] * 2
 
 
-def test_batch_that_lacks_an_outcome(session: Callable[..., Session]) -> None:
+def test_batch_that_lacks_an_outcome(session: Connect) -> None:
     run = session([generation_pb2.GenerateBatchResponse()])
     with pytest.raises(InternalError, match="outcomes"):
         run.generate_batch(["a"])
 
 
 @pytest.mark.parametrize("sources", ["a text", b"a text"])
-def test_one_text_is_not_a_list_of_texts(session: Callable[..., Session], sources: Any) -> None:
+def test_one_text_is_not_a_list_of_texts(session: Connect, sources: Any) -> None:
     run = session()
     for call in (run.generate_many, run.generate_bulk):
         with pytest.raises(InvalidArgument, match=r"sources: .*a text' is one text") as refused:
             call(sources)
         assert refused.value.field == "sources"
+    for wrong in ("a text", [1], None):
+        with pytest.raises(InvalidArgument, match="sources"):
+            run.generate_batch(wrong)
     assert run.calls == []
 
 
-@pytest.mark.parametrize("sources", ["a text", [1], None])
-def test_a_batch_needs_a_list_of_texts(session: Callable[..., Session], sources: Any) -> None:
-    run = session()
-    with pytest.raises(InvalidArgument, match="sources"):
-        run.generate_batch(sources)
-    assert run.calls == []
-
-
-def test_tokenize_and_detokenize(session: Callable[..., Session]) -> None:
+def test_tokenize_and_detokenize(session: Connect) -> None:
     request = generation_pb2.TokenizeRequest(text="good  day", is_target=True, model="m")
     run = session([tokenized(request)])
     found = run.tokenize("good  day", is_target=True, model="m")
@@ -236,7 +226,7 @@ def test_tokenize_and_detokenize(session: Callable[..., Session]) -> None:
     assert [(call.method, call.request) for call in run.calls] == [(Method.DETOKENIZE, expected)]
 
 
-def test_languages_are_detected_and_their_pairs_listed(session: Callable[..., Session]) -> None:
+def test_languages_are_detected_and_their_pairs_listed(session: Connect) -> None:
     found = generation_pb2.DetectedLanguage(language="de", confidence=0.75)
     run = session([generation_pb2.DetectLanguageResponse(languages=[found])])
     assert run.detect_language("Guten Tag", ["de", "en"]) == [
@@ -257,13 +247,13 @@ def test_languages_are_detected_and_their_pairs_listed(session: Callable[..., Se
 
 
 @pytest.mark.parametrize("token_ids", [["a"], [-1], [1 << 32], "12", 5])
-def test_what_is_no_list_of_ids_is_refused(session: Callable[..., Session], token_ids: Any) -> None:
+def test_what_is_no_list_of_ids_is_refused(session: Connect, token_ids: Any) -> None:
     with pytest.raises(InvalidArgument) as caught:
         session().detokenize(token_ids)
     assert caught.value.field == "token_ids"
 
 
-def test_models(session: Callable[..., Session]) -> None:
+def test_models(session: Connect) -> None:
     message = model_pb2.Model(name="m", version=3)
     run = session(
         [model_pb2.ListModelsResponse(models=[message, message])],
@@ -275,7 +265,7 @@ def test_models(session: Callable[..., Session]) -> None:
     assert run.calls[1].request == model_pb2.GetModelRequest(model="m", version=3)
 
 
-def test_glossaries(session: Callable[..., Session]) -> None:
+def test_glossaries(session: Connect) -> None:
     message = model_pb2.Glossary(name="g", source_language="en", target_language="de")
     entries = [generation_pb2.Term(source="tea", target="Tee")]
     run = session(
@@ -290,7 +280,7 @@ def test_glossaries(session: Callable[..., Session]) -> None:
     )
 
 
-def test_loading_unloading_and_splitting_traffic(session: Callable[..., Session]) -> None:
+def test_loading_unloading_and_splitting_traffic(session: Connect) -> None:
     ready = model_pb2.Model(name="m", version=3, state=model_pb2.MODEL_STATE_READY)
     unloaded = model_pb2.Model(name="m", version=3, state=model_pb2.MODEL_STATE_AVAILABLE)
     run = session(

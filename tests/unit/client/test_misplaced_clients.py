@@ -11,6 +11,7 @@ import pytest
 from seqserve import AsyncClient, MisplacedClient
 
 from .fake_server import FakeServer
+from .sessions import listed
 
 FORK = """
 import asyncio, os, signal, sys, warnings
@@ -64,25 +65,27 @@ def forked(target: str, parent: str, child: str, **environ: str) -> str:
     return done.stdout
 
 
+MISPLACED = "forked while a client of its parent was open"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
-    ("parent", "child"),
-    [("calls", "old"), ("calls", "new"), ("calls", "asyncio"), ("asyncio", "new")],
+    ("parent", "child", "environ", "answer"),
+    [
+        ("calls", "old", {}, MISPLACED),
+        ("calls", "new", {}, MISPLACED),
+        ("calls", "asyncio", {}, MISPLACED),
+        ("asyncio", "new", {}, MISPLACED),
+        ("nothing", "old", {}, "FROM A CHILD"),
+        ("nothing", "asyncio", {}, "FROM ASYNCIO"),
+        ("closes", "new", {}, "FROM A CHILD"),
+        ("calls", "new", {"GRPC_ENABLE_FORK_SUPPORT": "1"}, "FROM A CHILD"),
+    ],
 )
 def test_a_process_forked_while_a_client_was_open_cannot_call(
-    server: FakeServer, parent: str, child: str
+    server: FakeServer, parent: str, child: str, environ: dict[str, str], answer: str
 ) -> None:
-    assert "forked while a client of its parent was open" in forked(server.target, parent, child)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize(
-    ("parent", "child"), [("nothing", "old"), ("nothing", "asyncio"), ("closes", "new")]
-)
-def test_a_process_forked_before_or_after_the_clients_of_its_parent_can_call(
-    server: FakeServer, parent: str, child: str
-) -> None:
-    assert "FROM A" in forked(server.target, parent, child)
+    assert answer in forked(server.target, parent, child, **environ)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
@@ -107,34 +110,17 @@ assert threads == [1] * 5, threads
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_the_fork_support_of_grpc_is_trusted(server: FakeServer) -> None:
-    answered = forked(server.target, "calls", "new", GRPC_ENABLE_FORK_SUPPORT="1")
-    assert answered == "FROM A CHILD\n"
-
-
 def test_an_async_client_belongs_to_the_event_loop_of_its_first_call(server: FakeServer) -> None:
     client = AsyncClient(server.target)
-
-    async def generate() -> str:
-        return (await client.generate("a")).text
-
-    async def stream() -> None:
-        async for _ in client.stream("a"):
-            pass
-
-    async def bulk() -> None:
-        async for _ in client.generate_bulk(["a"]):
-            pass
-
-    async def many() -> None:
-        async for _ in client.generate_many(["a"]):
-            pass
-
-    assert asyncio.run(generate()) == "A"
-    for call in (generate, stream, bulk, many):
+    assert asyncio.run(client.generate("a")).text == "A"
+    for call in (
+        client.generate("a"),
+        listed(client.stream("a")),
+        listed(client.generate_bulk(["a"])),
+        listed(client.generate_many(["a"])),
+    ):
         with pytest.raises(MisplacedClient, match="belongs to the event loop of its first call"):
-            asyncio.run(call())
+            asyncio.run(call)
     asyncio.run(client.close())
 
 

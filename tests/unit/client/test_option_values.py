@@ -60,15 +60,8 @@ VARIABLES = {
 
 
 def test_misspelt_variables() -> None:
-    names = (
-        "SEQSERVE_PRT",
-        "SEQSERVE_PROVDER",
-        "SEQSERVE_PROVIDER",
-        "SEQSERVE_TOKENS",
-        "SEQSERVE_TEXTS",
-        "SEQSERVE_WORKERS",
-        "PROVIDR",
-    )
+    words = ("PRT", "PROVDER", "PROVIDER", "TOKENS", "TEXTS", "WORKERS")
+    names = ["PROVIDR", *(f"SEQSERVE_{word}" for word in words)]
     assert misspelt_variables(Options, dict.fromkeys(names, "")) == {
         "SEQSERVE_PROVDER": "SEQSERVE_PROVIDER",
         "SEQSERVE_PRT": "SEQSERVE_PORT",

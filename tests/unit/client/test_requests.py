@@ -74,12 +74,6 @@ def test_true_and_false_stand_for_their_words() -> None:
         requests.generate_request("a", model=True)  # type: ignore[typeddict-item]
 
 
-def test_an_option_that_is_not_set_is_left_to_the_server() -> None:
-    request = requests.generate_request("Hallo")
-    assert request == generation_pb2.GenerateRequest(source="Hallo")
-    assert not request.HasField("options")
-
-
 def test_the_options_are_those_of_the_wire() -> None:
     assert sorted(generation_pb2.GenerationOptions.DESCRIPTOR.fields_by_name) == DECODING
 

@@ -64,12 +64,8 @@ def test_hypotheses_with_every_value_that_may_be_requested() -> None:
         num_hypotheses=3, return_token_scores=True, return_top_tokens=2, return_attention=True
     )
     result = responses.result_of(answer("good day", options=options))
-    assert [hypothesis.text for hypothesis in result.hypotheses] == [
-        "GOOD DAY",
-        "GOOD DAY!",
-        "GOOD DAY!!",
-    ]
-    assert [hypothesis.score for hypothesis in result.hypotheses] == [-1.5, -2.5, -3.5]
+    found = [(hypothesis.text, hypothesis.score) for hypothesis in result.hypotheses]
+    assert found == [("GOOD DAY", -1.5), ("GOOD DAY!", -2.5), ("GOOD DAY!!", -3.5)]
     best = result.hypotheses[0]
     assert math.isnan(best.token_scores[0])
     assert best.token_scores[1:] == (-0.5, -0.5)
@@ -138,12 +134,8 @@ def test_segments() -> None:
     message.segments.add(source_begin=1, source_end=3, target_end=8, hypotheses=hypotheses)
     message.segments.add(source_begin=4, source_end=5, is_wrapped=True)
     first, last = responses.result_of(message).segments
-    assert (first.source_begin, first.source_end, first.target_begin, first.target_end) == (
-        1,
-        3,
-        0,
-        8,
-    )
+    assert (first.source_begin, first.source_end) == (1, 3)
+    assert (first.target_begin, first.target_end) == (0, 8)
     assert first.hypotheses == responses.result_of(message).hypotheses
     assert (last.is_wrapped, last.hypotheses) == (True, ())
 
@@ -200,29 +192,16 @@ def test_the_enums_mirror_the_wire() -> None:
 
 
 def test_warnings_of_a_text() -> None:
-    message = generation_pb2.TextWarning(
-        kind=generation_pb2.TEXT_WARNING_KIND_NUMBERS_DIFFER,
-        source_text="85642",
-        source_begin=6,
-        source_end=11,
-        target_text="2019",
-        target_begin=7,
-        target_end=11,
-    )
+    source: dict[str, Any] = {"source_text": "85642", "source_begin": 6, "source_end": 11}
+    target: dict[str, Any] = {"target_text": "2019", "target_begin": 7, "target_end": 11}
+    kind = generation_pb2.TEXT_WARNING_KIND_NUMBERS_DIFFER
+    message = generation_pb2.TextWarning(kind=kind, **source, **target)
     hypothesis = generation_pb2.Hypothesis(warnings=[message])
     # Of a newer server.
     hypothesis.warnings.add(kind=99)  # type: ignore[arg-type]
     result = responses.result_of(generation_pb2.GenerateResponse(hypotheses=[hypothesis]))
     warning, unknown = result.warnings
-    assert warning == TextWarning(
-        kind=TextWarningKind.NUMBERS_DIFFER,
-        source_text="85642",
-        source_begin=6,
-        source_end=11,
-        target_text="2019",
-        target_begin=7,
-        target_end=11,
-    )
+    assert warning == TextWarning(kind=TextWarningKind.NUMBERS_DIFFER, **source, **target)
     assert str(warning) == "numbers differ: 85642 -> 2019"
     assert str(unknown) == "unspecified: nothing -> nothing"
 
@@ -253,17 +232,10 @@ def test_confidence_warnings_and_alignment() -> None:
 
 
 def test_a_result_over_a_pivot_has_both_legs_and_the_language_that_was_detected() -> None:
-    first = generation_pb2.Leg(
-        model="ko-en",
-        version=1,
-        source_language="ko",
-        target_language="en",
-        text="coffee",
-        confidence=0.5,
-        stop_reason=generation_pb2.STOP_REASON_EOS,
-        source_tokens=3,
-        generated_tokens=2,
-    )
+    facts: dict[str, Any] = {"model": "ko-en", "version": 1, "text": "coffee", "confidence": 0.5}
+    facts |= {"source_language": "ko", "target_language": "en"}
+    facts |= {"source_tokens": 3, "generated_tokens": 2}
+    first = generation_pb2.Leg(**facts, stop_reason=generation_pb2.STOP_REASON_EOS)
     second = generation_pb2.Leg(model="en-de", version=2, stop_reason=99)  # type: ignore[arg-type]
     response = generation_pb2.GenerateResponse(
         hypotheses=[generation_pb2.Hypothesis(text="Kaffee")],
@@ -271,17 +243,7 @@ def test_a_result_over_a_pivot_has_both_legs_and_the_language_that_was_detected(
         detected_language=generation_pb2.DetectedLanguage(language="ko", confidence=1.0),
     )
     result = responses.result_of(response)
-    assert result.legs[0] == Leg(
-        model="ko-en",
-        version=1,
-        source_language="ko",
-        target_language="en",
-        text="coffee",
-        confidence=0.5,
-        stop_reason=StopReason.EOS,
-        source_tokens=3,
-        generated_tokens=2,
-    )
+    assert result.legs[0] == Leg(**facts, stop_reason=StopReason.EOS)
     assert (result.legs[1].confidence, result.legs[1].stop_reason) == (None, StopReason.UNSPECIFIED)
     assert result.detected_language == DetectedLanguage(language="ko", confidence=1.0)
     assert "ko-en/1 → en-de/2" in result._repr_html_()

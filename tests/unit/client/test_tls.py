@@ -10,13 +10,13 @@ import grpc
 import pytest
 from tests.certificates import Certificates
 
-from seqserve import TLS, AsyncClient, Client, OptionError, RetryPolicy, Unavailable, Unreachable
+from seqserve import TLS, Client, OptionError, Unavailable, Unreachable
 from seqserve.command.advice import advice_on
 from seqserve.tls import read_authorities, read_pair
 
 from .fake_server import FakeServer
+from .sessions import ONCE, Connect
 
-ONCE = RetryPolicy(max_attempts=1)
 TOKEN = "seqserve_abc-_="
 
 
@@ -40,21 +40,12 @@ def mutual(certificates: Certificates) -> Iterator[FakeServer]:
     yield from serving(certificates, mutual=True)
 
 
-def test_calls_are_encrypted_and_show_the_token(
-    encrypted: FakeServer, certificates: Certificates
-) -> None:
-    with Client(encrypted.target, tls=TLS(ca=certificates.ca), token=TOKEN) as client:
-        assert client.generate("good day").text == "GOOD DAY"
-        assert "".join(piece.text for piece in client.stream("good day")) == "GOOD DAY"
-        assert client.models()
+def test_encryption(encrypted: FakeServer, certificates: Certificates, connect: Connect) -> None:
+    client = connect(encrypted.target, tls=TLS(ca=certificates.ca), token=TOKEN)
+    assert client.generate("good day").text == "GOOD DAY"
+    assert "".join(piece.text for piece in client.stream("good day")) == "GOOD DAY"
+    assert client.models()
     assert encrypted.authorizations[-3:] == [f"Bearer {TOKEN}"] * 3
-
-
-async def test_async_calls_too(encrypted: FakeServer, certificates: Certificates) -> None:
-    async with AsyncClient(encrypted.target, tls=TLS(ca=certificates.ca), token=TOKEN) as client:
-        assert (await client.generate("good day")).text == "GOOD DAY"
-        assert [piece async for piece in client.stream("good day")]
-    assert encrypted.authorizations[-2:] == [f"Bearer {TOKEN}"] * 2
 
 
 def test_both_show_certificates(mutual: FakeServer, certificates: Certificates) -> None:
@@ -65,19 +56,7 @@ def test_both_show_certificates(mutual: FakeServer, certificates: Certificates) 
         client.models()
 
 
-@pytest.mark.parametrize("changes", [{"ca": None}, {"server_name": "example.com"}])
 def test_a_server_that_is_another_is_refused(
-    encrypted: FakeServer, certificates: Certificates, changes: dict[str, str | None]
-) -> None:
-    tls = replace(TLS(ca=certificates.ca), **changes)
-    with (
-        Client(encrypted.target, tls=tls, retry=ONCE) as client,
-        pytest.raises(Unavailable, match=r"CERTIFICATE_VERIFY_FAILED|Hostname Verification"),
-    ):
-        client.models()
-
-
-def test_each_cause_has_its_advice(
     server: FakeServer,
     encrypted: FakeServer,
     mutual: FakeServer,
@@ -88,6 +67,7 @@ def test_each_cause_has_its_advice(
     tls = TLS(ca=certificates.ca)
     for there, how, advised in (
         (encrypted, TLS(ca=other_certificates.ca), "--tls-ca names the file of one"),
+        (encrypted, TLS(), "--tls-ca names the file of one"),
         (encrypted, replace(tls, server_name="example.com"), "--tls-server-name gives the name"),
         (encrypted, None, "one with TLS needs --tls"),
         (mutual, tls, "--tls-client-certificate"),
@@ -98,20 +78,7 @@ def test_each_cause_has_its_advice(
         assert advised in advice_on(no.value)
 
 
-def test_a_server_signed_by_another_authority_is_refused(
-    encrypted: FakeServer, other_certificates: Certificates
-) -> None:
-    tls = TLS(ca=other_certificates.ca)
-    with (
-        Client(encrypted.target, tls=tls, retry=ONCE) as client,
-        pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"),
-    ):
-        client.models()
-
-
-def test_several_servers_need_a_server_name(
-    encrypted: FakeServer, certificates: Certificates
-) -> None:
+def test_several_servers_need_a_name(encrypted: FakeServer, certificates: Certificates) -> None:
     target = f"{encrypted.target},{encrypted.target}"
     with pytest.raises(OptionError, match="--tls-server-name"):
         Client(target, tls=TLS(ca=certificates.ca))
@@ -142,9 +109,7 @@ def test_both_files_are_read(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 1])
-def test_a_file_of_a_pair_that_is_missing_is_named(
-    certificates: Certificates, tmp_path: Path, missing: int
-) -> None:
+def test_a_missing_file_of_a_pair(certificates: Certificates, tmp_path: Path, missing: int) -> None:
     pair = list(certificates.server)
     pair[missing] = tmp_path / "none"
     with pytest.raises(OptionError, match=rf"^{NAMES[missing]}: .*none cannot be read: No such"):
@@ -167,9 +132,7 @@ def test_half_a_file_is_refused(certificates: Certificates, tmp_path: Path, leng
         read_authorities(half, "--ca")
 
 
-def test_an_encrypted_key_is_refused_without_a_prompt(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+def test_an_encrypted_key_is_refused(certificates: Certificates, tmp_path: Path) -> None:
     certificate, key = certificates.server
     encrypted = tmp_path / "encrypted.key"
     command = ["openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:x", "-out", encrypted]

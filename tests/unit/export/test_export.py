@@ -91,38 +91,30 @@ def near_ties(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("near_ties")
-def test_run_becomes_a_proven_artifact_of_halves(
-    export, tmp_path: Path, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("precision", "least", "most"),
+    [
+        # More than fp32 differs by, so it was halved, and no more than what was proven.
+        ("fp16", 1e-4, TOLERANCES["fp16"].logprob_difference),
+        # So it was rounded by the very scales that calibration on the run's validation set gives.
+        ("int8", 0.0, 1e-3),
+    ],
+)
+def test_run_becomes_a_proven_artifact_of_less_precision(
+    export, tmp_path: Path, pairs: list[Pair], precision: str, least: float, most: float
 ) -> None:
-    assert export("--threads", "1", "--precision", "fp16", "--sentences", "20") == 0
-    assert "(fp16, 0." in capsys.readouterr().out
+    assert export("--threads", "1", "--precision", precision, "--sentences", "20") == 0
     place = tmp_path / "models" / "tiny" / "1"
     manifest = Manifest.load(place)
-    assert manifest.precision == "fp16"
-    assert manifest.quantization is None
+    assert manifest.precision == precision
+    assert (manifest.quantization is None) == (precision == "fp16")
     verification = manifest.verification
     assert verification is not None
-    # More than fp32 differs by, so it was halved, and no more than what was proven.
-    assert 1e-4 < verification.max_logprob_difference < TOLERANCES["fp16"].logprob_difference
-    with LocalEngine(place) as offline:
-        assert len(offline([pairs[0].source])) == 1
-
-
-@pytest.mark.usefixtures("near_ties")
-def test_run_becomes_a_proven_artifact_of_integers(
-    export, tmp_path: Path, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert export("--threads", "1", "--precision", "int8", "--sentences", "20") == 0
-    assert "sentences equal       20 of 20" in capsys.readouterr().out
-    place = tmp_path / "models" / "tiny" / "1"
-    manifest = Manifest.load(place)
-    assert manifest.precision == "int8"
-    verification = manifest.verification
-    assert verification is not None
-    assert verification.data == "test.tsv"
-    assert 0.85 < verification.top1_agreement < 1
-    # So it was rounded by the very scales that calibration on the run's validation set gives.
-    assert verification.max_logprob_difference < 1e-3
+    assert (verification.data, verification.sentences) == ("test.tsv", 20)
+    assert least < verification.max_logprob_difference < most
+    if precision == "int8":
+        assert verification.sentences_equal == 20
+        assert 0.85 < verification.top1_agreement < 1
     with LocalEngine(place) as offline:
         assert len(offline([pairs[0].source])) == 1
 
@@ -150,15 +142,9 @@ def test_model_is_rounded_as_the_options_say(export, tmp_path: Path, options: li
 
 
 def test_sentences_of_calibration_may_come_from_elsewhere(export, tmp_path: Path) -> None:
+    calibration = ["--calibration", str(tmp_path / "elsewhere.tsv")]
     with pytest.raises(OptionError, match=r"elsewhere\.tsv"):
-        export(
-            "--threads",
-            "1",
-            "--precision",
-            "int8",
-            "--calibration",
-            str(tmp_path / "elsewhere.tsv"),
-        )
+        export("--threads", "1", "--precision", "int8", *calibration)
 
 
 def test_run_whose_weights_are_not_those_exported_is_refused(
@@ -186,11 +172,6 @@ def test_a_place_that_cannot_be_is_refused_before_the_run_is_read(tmp_path: Path
             main([*argv, name])
 
 
-def test_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="is not a training run; `seqserve train` makes one"):
-        main([str(tmp_path), "--name", "tiny"])
-
-
 def test_weights_that_the_run_lacks_are_refused(export) -> None:
     with pytest.raises(OptionError, match="has no averaged weights"):
         export("--weights", "averaged")
@@ -205,9 +186,7 @@ def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str
         assert torch.equal(restored[name], weight), name
 
 
-def test_an_artifact_of_int8_gives_its_rounded_weights_back(
-    tiny_int8_artifact: Path, tiny_model: Transformer
-) -> None:
+def test_an_artifact_gives_weights_back(tiny_int8_artifact: Path, tiny_model: Transformer) -> None:
     restored = dict(restore(tiny_int8_artifact).named_parameters())
     for name, weight in tiny_model.named_parameters():
         # A step of the integers is at most this part of the largest sum of two neighbours.
@@ -216,9 +195,7 @@ def test_an_artifact_of_int8_gives_its_rounded_weights_back(
         assert weight.dim() < 2 or not torch.equal(restored[name], weight), name
 
 
-def test_languages_are_those_of_the_recipe_under_those_of_the_options(
-    run: Path, export: object
-) -> None:
+def test_languages_of_the_recipe_are_under_those_of_options(run: Path, export: object) -> None:
     recipe = {"data": {"path": "a.tsv"}, "languages": {"source": "en", "target": "de"}}
     write_json(RunDirectory(run).recipe, recipe)
     assert export("--target-language", "fr") == 0  # type: ignore[operator]

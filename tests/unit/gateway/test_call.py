@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
+from tests.support.process import eventually
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, texts_of
 
@@ -26,9 +27,7 @@ async def shout_all(call: Call) -> Response:
 FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
 
 
-async def test_array_is_answered_in_its_order_at_low_priority(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_array_is_in_order_at_low_priority(client: AsyncClient, server: FakeServer) -> None:
     texts = [f"w{n}" for n in range(60)]
     answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
@@ -36,16 +35,12 @@ async def test_array_is_answered_in_its_order_at_low_priority(
     assert {request.options.beam_size for request in server.requests} == {2}
 
 
-async def test_single_text_has_the_priority_of_a_caller_who_waits(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_single_text_has_normal_priority(client: AsyncClient, server: FakeServer) -> None:
     assert (await client.post("/shout", json={"q": ["a"]})).json() == ["A"]
     assert server.requests[0].priority != generation_pb2.PRIORITY_LOW
 
 
-async def test_error_of_one_text_is_that_of_the_array(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_error_of_a_text_ends_the_array(client: AsyncClient, server: FakeServer) -> None:
     texts = ["fail INVALID_ARGUMENT", *("a" for _ in range(1, BATCH)), *("hang" for _ in range(20))]
     answer = await client.post("/shout", json={"q": texts})
     assert (answer.status_code, answer.json()["field"]) == (400, "source")
@@ -105,8 +100,7 @@ async def test_arrays_of_callers_take_turns(server: FakeServer) -> None:
             asyncio.create_task(first.post("/shout", json={"q": ["first"] * (BATCH + 1)}))
             for _ in range(9)
         ]
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         answer = await second.post("/shout", json={"q": texts})
         before = texts_of(server).count("first")
         await asyncio.wait(many)

@@ -2,7 +2,7 @@ import asyncio
 import io
 import zipfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from tests.clock import Clock
-from tests.unit.gateway.translating import TranslatingServer
+from tests.unit.gateway.translating import Translator
 from tests.unit.gateway.without_socket import client_of, gateway_of
 
 from seqserve_gateway.app import app_of
@@ -29,7 +29,7 @@ FILM = b"1\n00:00:01,000 --> 00:00:02,000\ngood morning\n"
 class Desk:
     """A gateway; its answers are read before their requests have ended."""
 
-    server: TranslatingServer
+    server: Translator
     gateway: Gateway
     app: Starlette
     client: httpx.AsyncClient
@@ -91,25 +91,22 @@ class Desk:
             await asyncio.sleep(0.01)
 
 
-@asynccontextmanager
-async def opened_desk() -> AsyncIterator[Desk]:
-    server = TranslatingServer("en-de")
-    try:
-        gateway = gateway_of(server)
-        app = app_of(gateway, [FORM])
-        async with client_of(app) as client:
-            yield Desk(server, gateway, app, client)
-    finally:
-        server.stop()
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    server = Translator("en-de")
+    gateway = gateway_of(server)
+    app = app_of(gateway, [FORM])
+    async with client_of(app) as client:
+        yield Desk(server, gateway, app, client)
+    server.stop()
 
 
-async def test_document_is_translated_after_the_answer_and_fetched_once() -> None:
-    async with opened_desk() as desk:
-        answer = await desk.upload(FILM, "my film.srt")
-        handle = answer.json()
-        await desk.ended()
-        status = await desk.status(handle)
-        results = [await desk.result(handle) for _ in range(2)]
+async def test_document_is_translated_after_the_answer_and_fetched_once(desk: Desk) -> None:
+    answer = await desk.upload(FILM, "my film.srt")
+    handle = answer.json()
+    await desk.ended()
+    status = await desk.status(handle)
+    results = [await desk.result(handle) for _ in range(2)]
     assert status == {
         "document_id": handle["document_id"],
         "status": "done",
@@ -121,29 +118,27 @@ async def test_document_is_translated_after_the_answer_and_fetched_once() -> Non
     assert results[1].status_code == 404
 
 
-async def test_document_under_way_has_a_place_and_cannot_be_fetched() -> None:
-    async with opened_desk() as desk:
-        handle = (await desk.upload(b"hang on")).json()
-        await desk.until("translating", handle)
-        assert desk.gateway.admission.in_progress == 1
-        early = await desk.result(handle)
-        desk.server.cancelled.set()
-        await desk.ended()
-        assert (await desk.result(handle)).content == b"HANG ON"
+async def test_document_under_way_has_a_place_and_cannot_be_fetched(desk: Desk) -> None:
+    handle = (await desk.upload(b"hang on")).json()
+    await desk.until("translating", handle)
+    assert desk.gateway.admission.in_progress == 1
+    early = await desk.result(handle)
+    desk.server.cancelled.set()
+    await desk.ended()
+    assert (await desk.result(handle)).content == b"HANG ON"
     assert (early.status_code, early.headers["retry-after"]) == (503, "1")
     metrics = desk.gateway.metrics.text().decode()
     counted = 'seqserve_http_requests_total{code="OK",form="deepl",path="/v2/document"} 1.0'
     assert counted in metrics
 
 
-async def test_drain_ends_a_document_and_its_calls() -> None:
-    async with opened_desk() as desk:
-        handle = (await desk.upload(b"hang on")).json()
-        await desk.until("translating", handle)
-        desk.gateway.admission.close()
-        await desk.ended()
-        assert desk.gateway.admission.in_progress == 0
-        facts = desk.app.state.documents.status(handle["document_id"], handle["document_key"])
+async def test_drain_ends_a_document_and_its_calls(desk: Desk) -> None:
+    handle = (await desk.upload(b"hang on")).json()
+    await desk.until("translating", handle)
+    desk.gateway.admission.close()
+    await desk.ended()
+    assert desk.gateway.admission.in_progress == 0
+    facts = desk.app.state.documents.status(handle["document_id"], handle["document_key"])
     assert facts["status"] == "error"
     assert "send it again" in facts["error_message"]
     assert 'code="UNAVAILABLE",form="deepl",path="/v2/document"' in (
@@ -161,29 +156,27 @@ async def test_drain_ends_a_document_and_its_calls() -> None:
     ],
 )
 async def test_status_tells_why_a_document_is_not_translated(
-    content: bytes, name: str, target: str, reason: str
+    desk: Desk, content: bytes, name: str, target: str, reason: str
 ) -> None:
-    async with opened_desk() as desk:
-        handle = (await desk.upload(content, name, {**ENGLISH, "target_lang": target})).json()
-        await desk.ended()
-        status = await desk.status(handle)
-        result = await desk.result(handle)
+    handle = (await desk.upload(content, name, {**ENGLISH, "target_lang": target})).json()
+    await desk.ended()
+    status = await desk.status(handle)
+    result = await desk.result(handle)
     assert status["status"] == "error"
     assert reason in status["error_message"]
     assert result.status_code == 404
     assert status["error_message"] in result.json()["message"]
 
 
-async def test_a_file_whose_picture_is_damaged_is_not_translated() -> None:
+async def test_a_file_whose_picture_is_damaged_is_not_translated(desk: Desk) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("word/document.xml", "<w:p><w:t>Good day.</w:t></w:p>")
         archive.writestr("word/media/a.png", b"picture")
     damaged = packed.getvalue().replace(b"picture", b"Picture")
-    async with opened_desk() as desk:
-        handle = (await desk.upload(damaged, "a.docx", ENGLISH)).json()
-        await desk.ended()
-        status = await desk.status(handle)
+    handle = (await desk.upload(damaged, "a.docx", ENGLISH)).json()
+    await desk.ended()
+    status = await desk.status(handle)
     assert "word/media/a.png: is not a readable archive" in status["error_message"]
     assert not desk.server.requests
 
@@ -199,50 +192,44 @@ async def test_a_file_whose_picture_is_damaged_is_not_translated() -> None:
         ({"target_lang": ""}, "a.txt", "target_lang"),
     ],
 )
-async def test_wrong_field_is_refused_at_once(
-    fields: dict[str, str], name: str, field: str
-) -> None:
-    async with opened_desk() as desk:
-        answer = await desk.upload(b"good", name, ENGLISH | fields)
+async def test_wrong_field(desk: Desk, fields: dict[str, str], name: str, field: str) -> None:
+    answer = await desk.upload(b"good", name, ENGLISH | fields)
     assert answer.status_code in (400, 404)
     assert answer.json()["message"].startswith(f"{field}: ")
     assert not desk.server.requests
 
 
-async def test_unknown_token_is_refused_at_once() -> None:
-    async with opened_desk() as desk:
-        desk.server.has_tokens = True
-        answer = await desk.upload(b"good")
+async def test_unknown_token_is_refused_at_once(desk: Desk) -> None:
+    desk.server.has_tokens = True
+    answer = await desk.upload(b"good")
     assert answer.status_code == 403
 
 
-async def test_only_the_key_of_a_document_opens_it() -> None:
-    async with opened_desk() as desk:
-        handle = (await desk.upload(b"good")).json()
-        await desk.ended()
-        other = (await desk.upload(b"good")).json()
-        await desk.ended()
-        wrong = [
-            await desk.result(handle, document_key=other["document_key"]),
-            await desk.result(handle, document_key=""),
-            await desk.result(handle, document_id="0"),
-            await desk.client.get(f"/download_file/{handle['document_id']}/a.txt"),
-        ]
-        path = f"/v2/document/{handle['document_id']}"
-        missing = await desk.client.get(path)
-        params = {"document_key": handle["document_key"]}
-        asked = await desk.client.get(path, params=params)
+async def test_only_the_key_of_a_document_opens_it(desk: Desk) -> None:
+    handle = (await desk.upload(b"good")).json()
+    await desk.ended()
+    other = (await desk.upload(b"good")).json()
+    await desk.ended()
+    wrong = [
+        await desk.result(handle, document_key=other["document_key"]),
+        await desk.result(handle, document_key=""),
+        await desk.result(handle, document_id="0"),
+        await desk.client.get(f"/download_file/{handle['document_id']}/a.txt"),
+    ]
+    path = f"/v2/document/{handle['document_id']}"
+    missing = await desk.client.get(path)
+    params = {"document_key": handle["document_key"]}
+    asked = await desk.client.get(path, params=params)
     assert [each.status_code for each in wrong] == [404] * 4
     assert missing.status_code == 400
     assert asked.json()["status"] == "done"
 
 
-async def test_a_caller_may_have_some_documents_wait() -> None:
-    async with opened_desk() as desk:
-        answers = [await desk.upload(b"hang on") for _ in range(20)]
-        states = [await desk.status(answer.json()) for answer in answers[:19]]
-        desk.server.cancelled.set()
-        await desk.ended()
+async def test_a_caller_may_have_some_documents_wait(desk: Desk) -> None:
+    answers = [await desk.upload(b"hang on") for _ in range(20)]
+    states = [await desk.status(answer.json()) for answer in answers[:19]]
+    desk.server.cancelled.set()
+    await desk.ended()
     assert [each.status_code for each in answers] == [200] * 19 + [429]
     assert [each["status"] for each in states].count("queued") == 16
 

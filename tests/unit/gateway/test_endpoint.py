@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from httpx import AsyncClient
 from starlette.responses import JSONResponse, Response
+from tests.support.process import eventually
 from tests.unit.client.fake_server import PATIENCE_S, FakeServer
 from tests.unit.gateway.without_socket import Reader, client_of, gateway_of, opened
 
@@ -56,9 +57,7 @@ async def test_fault_of_an_endpoint_shows_an_id_and_no_secret(
     assert answer.json()["id"] in caplog.text
 
 
-async def test_every_call_carries_the_token_the_id_and_the_trace(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_each_call_has_token_id_and_trace(client: AsyncClient, server: FakeServer) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"authorization": "Bearer abc", "x-request-id": "i-1", "traceparent": trace}
     answer = await client.post("/shout", json={"q": "a"}, headers=headers)
@@ -68,9 +67,7 @@ async def test_every_call_carries_the_token_the_id_and_the_trace(
     assert answer.headers["x-request-id"] == "i-1"
 
 
-async def test_requests_at_a_time_do_not_mix_their_tokens(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_requests_do_not_mix_their_tokens(client: AsyncClient, server: FakeServer) -> None:
     await asyncio.gather(
         *(client.post("/shout", json={"q": f"late {n}", "api_key": f"k{n}"}) for n in range(8))
     )
@@ -92,9 +89,7 @@ async def test_malformed_token_is_refused_and_not_replaced(server: FakeServer, t
 
 
 @pytest.mark.parametrize("own", ["a b", "ü", "x" * 65, ""])
-async def test_id_that_a_log_could_not_hold_is_replaced(
-    client: AsyncClient, server: FakeServer, own: str
-) -> None:
+async def test_id_that_no_log_holds(client: AsyncClient, server: FakeServer, own: str) -> None:
     headers = {"x-request-id": own.encode()}
     answer = await client.post("/shout", json={"q": "a"}, headers=headers)
     given = answer.headers["x-request-id"]
@@ -133,14 +128,11 @@ async def test_call_that_is_not_admitted_is_refused_with_a_pause(server: FakeSer
     assert beyond_places.headers["retry-after"] == draining.headers["retry-after"] == "1"
 
 
-async def test_request_that_the_drain_does_not_wait_for_is_refused_with_a_pause(
-    server: FakeServer,
-) -> None:
+async def test_request_beyond_the_drain_is_refused_with_a_pause(server: FakeServer) -> None:
     gateway = gateway_of(server)
     async with opened(gateway, FORM) as client:
         in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on"}))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         gateway.admission.is_open = False
         in_progress.cancel()
         cut = await in_progress
@@ -163,15 +155,12 @@ async def test_body_over_the_bound_is_refused_declared_or_not(server: FakeServer
     assert gateway.bodies.memory.free == Bodies(20).memory.free
 
 
-async def test_requests_share_a_bounded_memory_and_leave_room_for_other_callers(
-    server: FakeServer,
-) -> None:
+async def test_requests_share_memory_and_leave_room_for_others(server: FakeServer) -> None:
     gateway = replace(gateway_of(server), bodies=Bodies(24, max_memory_bytes=0))
     app, body = app_of(gateway, [FORM]), {"q": "another text"}
     async with client_of(app) as client, client_of(app, "10.0.0.2") as other:
         in_progress = asyncio.create_task(client.post("/shout", json={"q": "hang on and on"}))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         refused = await client.post("/shout", json=body)
         answered = await other.post("/shout", json=body)
         in_progress.cancel()
@@ -215,8 +204,7 @@ async def test_client_that_leaves_cancels_its_call(server: FakeServer) -> None:
     reader = Reader("/shout", {"q": "hang on"})
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(reader.visit(app))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         reader.gone.set()
         await asyncio.wait_for(visit, PATIENCE_S)
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
@@ -229,8 +217,7 @@ async def test_cancelled_task_is_not_mistaken_for_a_client_that_left(server: Fak
     app = app_of(gateway_of(server), [FORM])
     async with app.router.lifespan_context(app):
         visit = asyncio.create_task(Reader("/shout", {"q": "hang on"}).visit(app))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         visit.cancel()
         with pytest.raises(asyncio.CancelledError):
             await visit

@@ -2,22 +2,24 @@ import threading
 from typing import Any
 
 import pytest
+from httpx import AsyncClient
 from tests.unit.client.fake_server import PATIENCE_S
-from tests.unit.gateway.translating import translating
+from tests.unit.gateway.translating import Translator, translating
 
 from seqserve.language_codes import AUTO
+
+PAIRS = ["en-de"]
 
 
 @pytest.mark.parametrize(
     ("source", "target"), [("en", "de"), ("EN", "DE"), ("en-US", "de_AT"), ("eng_Latn", "deu")]
 )
 async def test_codes_go_to_the_server_as_they_are_and_no_model_does(
-    source: str, target: str
+    client: AsyncClient, server: Translator, source: str, target: str
 ) -> None:
-    async with translating("en-de") as (client, server):
-        for q in ("a", ["a", "b"]):
-            body = {"q": q, "source": source, "target": target}
-            assert (await client.post("/translate", json=body)).status_code == 200
+    for q in ("a", ["a", "b"]):
+        body = {"q": q, "source": source, "target": target}
+        assert (await client.post("/translate", json=body)).status_code == 200
     for request in server.requests:
         assert request.model == ""
         codes = request.options.source_language, request.options.target_language
@@ -28,37 +30,36 @@ async def test_codes_go_to_the_server_as_they_are_and_no_model_does(
     ("source", "target"), [("de", "de-AT"), ("EN-US", "en_GB"), ("zh", "zh-Hans")]
 )
 async def test_text_in_the_target_language_stays_whatever_the_regions_are(
-    source: str, target: str
+    client: AsyncClient, server: Translator, source: str, target: str
 ) -> None:
-    async with translating("en-de") as (client, server):
-        body = {"q": ["Möwe"], "source": source, "target": target}
-        answer = await client.post("/translate", json=body)
+    body = {"q": ["Möwe"], "source": source, "target": target}
+    answer = await client.post("/translate", json=body)
     assert answer.json()["translatedText"] == ["Möwe"]
     assert server.requests == []
 
 
 @pytest.mark.parametrize(
     ("source", "target", "field", "known"),
-    [("en", "xx", "target", "de, fr"), ("xx", "de", "source", "en, de"),
-     (AUTO, "xx", "target", "de, fr")],
-)  # fmt: skip
+    [
+        ("en", "xx", "target", "de, fr"),
+        ("xx", "de", "source", "en, de"),
+        (AUTO, "xx", "target", "de, fr"),
+    ],
+)
 @pytest.mark.parametrize("q", ["a", ["a", "b"]])
 async def test_refusal_of_the_server_names_the_field_of_the_form(
     source: str, target: str, field: str, known: str, q: str | list[str]
 ) -> None:
     async with translating("en-de", "de-fr") as (client, _):
-        body = {"q": q, "source": source, "target": target}
-        answer = await client.post("/translate", json=body)
+        answer = await client.post("/translate", json={"q": q, "source": source, "target": target})
     assert answer.status_code == 400
-    expected = f"{field}: no model knows {'xx'!r}; available: {known}"
-    assert answer.json() == {"error": expected}
+    assert answer.json() == {"error": f"{field}: no model knows 'xx'; available: {known}"}
 
 
 @pytest.mark.parametrize(("source", "target"), [("", "de"), ("en", "")])
-async def test_empty_code_is_refused(source: str, target: str) -> None:
-    async with translating("en-de") as (client, server):
-        body = {"q": "a", "source": source, "target": target}
-        answer = await client.post("/translate", json=body)
+async def test_no_code(client: AsyncClient, server: Translator, source: str, target: str) -> None:
+    body = {"q": "a", "source": source, "target": target}
+    answer = await client.post("/translate", json=body)
     assert answer.status_code == 400 and answer.json()["error"].endswith(": is empty")
     assert server.requests == []
 
@@ -114,24 +115,21 @@ async def test_nothing_is_detected_where_no_model_declares_languages() -> None:
     assert answer.json()["error"].startswith("source: ")
 
 
-async def test_languages_of_an_array_are_detected_at_a_time() -> None:
-    async with translating("en-de") as (client, server):
-        server.detecting = threading.Barrier(4, timeout=PATIENCE_S)
-        body = {"q": ["a", "b", "c", "d"], "source": AUTO, "target": "de"}
-        answer = await client.post("/translate", json=body)
+async def test_languages_are_detected_at_a_time(client: AsyncClient, server: Translator) -> None:
+    server.detecting = threading.Barrier(4, timeout=PATIENCE_S)
+    body = {"q": ["a", "b", "c", "d"], "source": AUTO, "target": "de"}
+    answer = await client.post("/translate", json=body)
     assert answer.json()["translatedText"] == ["A", "B", "C", "D"]
 
 
-async def test_pairs_are_listed_once_for_each_of_several_callers() -> None:
-    async with translating("en-de") as (client, server):
-        for key in ("a", "b", "a", "b"):
-            await client.get(f"/languages?api_key={key}")
+async def test_pairs_are_listed_once_for_a_caller(client: AsyncClient, server: Translator) -> None:
+    for key in ("a", "b", "a", "b"):
+        await client.get(f"/languages?api_key={key}")
     assert server.authorizations == ["Bearer a", "Bearer b"]
 
 
-async def test_pairs_of_a_few_callers_are_kept() -> None:
+async def test_pairs_of_a_few_callers_are_kept(client: AsyncClient, server: Translator) -> None:
     callers = [*range(20), 0]
-    async with translating("en-de") as (client, server):
-        for key in callers:
-            await client.get(f"/languages?api_key={key}")
+    for key in callers:
+        await client.get(f"/languages?api_key={key}")
     assert server.authorizations == [f"Bearer {key}" for key in callers]

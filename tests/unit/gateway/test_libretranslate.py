@@ -5,41 +5,40 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.gateway.translating import TranslatingServer, translating
+from httpx import AsyncClient, Response
+from tests.unit.gateway.translating import Translator, translating
 from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.admission import Bodies
-from seqserve_gateway.libretranslate import FORM
+from seqserve_gateway.app import FORMS
 
+PAIRS = ["en-de"]
 ENGLISH = {"source": "en", "target": "de"}
 
 
-async def test_text_has_a_text_and_an_array_has_an_array() -> None:
-    async with translating("en-de") as (client, _):
-        one = await client.post("/translate", json={"q": "a", **ENGLISH})
-        some = await client.post("/translate", json={"q": ["a", "b"], **ENGLISH})
-        none = await client.post("/translate", json={"q": [], **ENGLISH})
+async def test_text_has_a_text_and_an_array_has_an_array(client: AsyncClient) -> None:
+    one = await client.post("/translate", json={"q": "a", **ENGLISH})
+    some = await client.post("/translate", json={"q": ["a", "b"], **ENGLISH})
+    none = await client.post("/translate", json={"q": [], **ENGLISH})
     assert one.json() == {"translatedText": "A"}
     assert some.json() == {"translatedText": ["A", "B"]}
     assert none.json() == {"translatedText": []}
 
 
-async def test_a_header_tells_whose_numbers_differ_and_what_was_cut() -> None:
-    async with translating("en-de") as (client, _):
-        texts = ["a №1", "b 2", "<p>c №3 ✂</p>"]
-        some = await client.post("/translate", json={"q": texts, "format": "html", **ENGLISH})
-        none = await client.post("/translate", json={"q": "b 2", **ENGLISH})
+async def test_a_header_tells_whose_numbers_differ_and_what_was_cut(client: AsyncClient) -> None:
+    texts = ["a №1", "b 2", "<p>c №3 ✂</p>"]
+    some = await client.post("/translate", json={"q": texts, "format": "html", **ENGLISH})
+    none = await client.post("/translate", json={"q": "b 2", **ENGLISH})
     assert some.headers["x-translation-warnings"] == "cut_short=2; numbers_differ=0,2"
     assert set(some.json()) == {"translatedText"}
     assert "x-translation-warnings" not in none.headers
 
 
-async def test_detected_language_is_told() -> None:
-    async with translating("en-de") as (client, _):
-        auto = {"source": "auto", "target": "de"}
-        one = await client.post("/translate", json={"q": "a", **auto})
-        some = await client.post("/translate", json={"q": ["a", "ö"], **auto})
-        named = await client.post("/translate", json={"q": "a", **ENGLISH})
+async def test_detected_language_is_told(client: AsyncClient) -> None:
+    auto = {"source": "auto", "target": "de"}
+    one = await client.post("/translate", json={"q": "a", **auto})
+    some = await client.post("/translate", json={"q": ["a", "ö"], **auto})
+    named = await client.post("/translate", json={"q": "a", **ENGLISH})
     english = {"language": "en", "confidence": 87.5}
     assert one.json()["detectedLanguage"] == english
     assert some.json()["detectedLanguage"] == [english, {**english, "language": "de"}]
@@ -47,9 +46,7 @@ async def test_detected_language_is_told() -> None:
 
 
 @pytest.mark.parametrize(("q", "languages"), [("a", ["en"]), (["a", "가"], ["ko"]), ("ö", [])])
-async def test_language_of_a_text_or_of_several_together_is_detected(
-    q: str | list[str], languages: list[str]
-) -> None:
+async def test_language_of_texts_is_detected(q: str | list[str], languages: list[str]) -> None:
     async with translating("en-de", "ko-en") as (client, _):
         answer = await client.post("/detect", json={"q": q})
         missing = await client.post("/detect", json={})
@@ -57,27 +54,25 @@ async def test_language_of_a_text_or_of_several_together_is_detected(
     assert missing.json() == {"error": "q: is missing"}
 
 
-async def test_alternatives_are_the_next_hypotheses() -> None:
-    async with translating("en-de") as (client, server):
-        answer = await client.post("/translate", json={"q": "a", "alternatives": 2, **ENGLISH})
+async def test_alternatives_are_hypotheses(client: AsyncClient, server: Translator) -> None:
+    answer = await client.post("/translate", json={"q": "a", "alternatives": 2, **ENGLISH})
     assert len(answer.json()["alternatives"]) == 2
     assert len({answer.json()["translatedText"], *answer.json()["alternatives"]}) == 3
     options = server.requests[0].options
     assert options.num_hypotheses == 3 <= options.beam_size
 
 
-async def test_memory_for_alternatives_is_taken_beforehand() -> None:
-    server = TranslatingServer("en-de")
+async def test_memory_for_alternatives_is_taken_beforehand(server: Translator) -> None:
     gateway = replace(gateway_of(server), bodies=Bodies(100, max_memory_bytes=0))
-    try:
-        async with opened(gateway, FORM) as client:
-            answers = [
-                await client.post("/translate", data={"q": "a", "alternatives": n, **ENGLISH})
-                for n in (15, 1)
-            ]
-    finally:
-        server.stop()
+    async with opened(gateway, *FORMS) as client:
+        answers = [
+            await client.post("/translate", data={"q": "a", "alternatives": n, **ENGLISH})
+            for n in (15, 1)
+        ]
     assert [answer.status_code for answer in answers] == [503, 200]
+
+
+DEEPLX = {"text": "a", "target_lang": "DE"}
 
 
 @pytest.mark.parametrize(
@@ -86,60 +81,63 @@ async def test_memory_for_alternatives_is_taken_beforehand() -> None:
         ({"q": "a", "source": "en"}, "target"),
         ({"q": "a", "target": "de"}, "source"),
         (ENGLISH, "q"),
-        ({"q": "a", "source": "en", "target": "xx"}, "target"),
-        ({"q": "a", "source": "xx", "target": "de"}, "source"),
         ({"q": "a", "format": "rtf", **ENGLISH}, "format"),
         ({"q": "a", "alternatives": "16", **ENGLISH}, "alternatives"),
+        ({"target_lang": "DE"}, "text"),
+        (DEEPLX | {"text": ["a"]}, "text"),
+        (DEEPLX | {"target_lang": "XX"}, "target_lang"),
+        (DEEPLX | {"source_lang": "XX"}, "source_lang"),
+        (DEEPLX | {"tag_handling": "rtf"}, "tag_handling"),
     ],
 )
-async def test_wrong_field_is_named_in_its_shape(fields: dict[str, str], name: str) -> None:
-    async with translating("en-de") as (client, _):
-        answer = await client.post("/translate", data=fields)
-    assert answer.status_code == 400
-    assert [*answer.json()] == ["error"]
+async def test_wrong_field(client: AsyncClient, fields: dict[str, Any], name: str) -> None:
+    answer = await client.post("/translate", json=fields)
+    assert (answer.status_code, [*answer.json()]) == (400, ["error"])
     assert answer.json()["error"].startswith(f"{name}: ")
 
 
-async def test_key_is_the_token_of_the_caller() -> None:
-    async with translating("en-de") as (client, server):
-        await client.post("/translate", data={"q": "a", "api_key": "key", **ENGLISH})
-        await client.get("/languages?api_key=key")
+async def test_key_is_the_callers_token(client: AsyncClient, server: Translator) -> None:
+    await client.post("/translate", data={"q": "a", "api_key": "key", **ENGLISH})
+    await client.get("/languages?api_key=key")
     assert set(server.authorizations) == {"Bearer key"}
 
 
 @pytest.mark.parametrize("q", ["12", "", ["12", ""]])
-async def test_wrong_key_is_refused_where_there_is_nothing_to_translate(q: object) -> None:
-    async with translating("en-de") as (client, server):
-        server.has_tokens = True
-        answer = await client.post("/translate", json={"q": q, "api_key": "key", **ENGLISH})
+async def test_wrong_key_is_refused_where_there_is_nothing_to_translate(
+    client: AsyncClient, server: Translator, q: object
+) -> None:
+    server.has_tokens = True
+    answer = await client.post("/translate", json={"q": q, "api_key": "key", **ENGLISH})
     assert answer.status_code == 403
 
 
-async def test_file_is_translated_and_fetched_once_more() -> None:
+async def translated(client: AsyncClient, name: str, content: bytes) -> Response:
+    """Has a file translated; returns the answer to who fetches it."""
+    files = {"file": (name, content)}
+    answer = await client.post("/translate_file", data=ENGLISH, files=files)
+    return await client.get(answer.json()["translatedFileUrl"])
+
+
+async def test_file_is_translated_and_fetched_once_more(client: AsyncClient) -> None:
     film = b"1\n00:00:01,000 --> 00:00:02,000\ngood morning\n"
-    async with translating("en-de") as (client, _):
-        answer = await client.post(
-            "/translate_file", data=ENGLISH, files={"file": ("my film.srt", film)}
-        )
-        url = answer.json()["translatedFileUrl"]
-        fetched = [await client.get(url) for _ in range(2)]
+    first = await translated(client, "my film.srt", film)
+    url = str(first.url)
     assert url.startswith("http://localhost:5000/download_file/")
     assert url.endswith("/my%20film_de.srt")
-    for each in fetched:
+    for each in (first, await client.get(url)):
         assert each.content == film.replace(b"good morning", b"GOOD MORNING")
         assert each.headers["content-disposition"].startswith("attachment")
+    missing = await client.get("/download_file/key/a.txt")
+    assert (missing.status_code, [*missing.json()]) == (404, ["error"])
 
 
-async def test_the_answer_tells_what_became_of_the_texts() -> None:
+async def test_the_answer_tells_what_became_of_the_texts(client: AsyncClient) -> None:
     left = "".join(f"> <p>\n> é{n}\n> </p>\n\n" for n in range(9))
     pages = ["# good №7 ✂\n\n12\n\n`a`\n\n" + left, left.replace("é", "字" * 200)]
-    async with translating("en-de") as (client, _):
-        answers = [
-            await client.post(
-                "/translate_file", data=ENGLISH, files={"file": ("a.md", page.encode())}
-            )
-            for page in pages
-        ]
+    answers = [
+        await client.post("/translate_file", data=ENGLISH, files={"file": ("a.md", page.encode())})
+        for page in pages
+    ]
     headers = [answer.headers["x-translation-report"] for answer in answers]
     assert max(map(len, headers)) < 3000
     report, long = map(json.loads, headers)
@@ -156,42 +154,38 @@ async def test_the_answer_tells_what_became_of_the_texts() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "html"])
-async def test_a_passage_that_the_model_cannot_read_stays(form: str) -> None:
+async def test_a_passage_that_the_model_cannot_read_stays(client: AsyncClient, form: str) -> None:
     text = "<p>моя <b>земля</b></p>" if form == "html" else "моя"
-    async with translating("en-de") as (client, _):
-        body = {"q": [text, "a"], "format": form, "alternatives": 1} | ENGLISH
-        answer = (await client.post("/translate", json=body)).json()
+    body = {"q": [text, "a"], "format": form, "alternatives": 1} | ENGLISH
+    answer = (await client.post("/translate", json=body)).json()
     assert answer["translatedText"] == [text, "A"]
     assert answer["alternatives"] == [[], ["A!"]]
 
 
-async def test_a_file_needs_a_name_that_tells_its_format() -> None:
-    async with translating("en-de") as (client, _):
-        for path, data in {
-            "/translate_file": ENGLISH,
-            "/v2/document": {"target_lang": "DE"},
-        }.items():
-            answer = await client.post(path, data=data, files={"file": ("page", b"<p>a</p>")})
-            assert answer.status_code == 400
-            assert "the name 'page' has no suffix" in answer.text
+async def test_a_file_needs_a_name_that_tells_its_format(client: AsyncClient) -> None:
+    for path, data in {
+        "/translate_file": ENGLISH,
+        "/v2/document": {"target_lang": "DE"},
+    }.items():
+        answer = await client.post(path, data=data, files={"file": ("page", b"<p>a</p>")})
+        assert answer.status_code == 400
+        assert "the name 'page' has no suffix" in answer.text
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be"])
-async def test_a_file_keeps_its_encoding_and_its_mark(encoding: str) -> None:
-    file = ("a.txt", "\ufeffgood\n".encode(encoding))
-    async with translating("en-de") as (client, _):
-        answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
-        fetched = await client.get(answer.json()["translatedFileUrl"])
-    assert fetched.content.decode(encoding) == "\ufeffGOOD\n"
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
-async def test_a_file_of_java_keeps_its_encoding(encoding: str) -> None:
-    file = ("a.properties", "a=grün ''{0}''\n".encode(encoding))
-    async with translating("en-de") as (client, _):
-        answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
-        fetched = await client.get(answer.json()["translatedFileUrl"])
-    assert fetched.content.decode(encoding) == "a=GRÜN ''{0}''\n"
+@pytest.mark.parametrize(
+    ("name", "text", "encoding"),
+    [
+        ("a.txt", "\ufeffgood\n", "utf-8"),
+        ("a.txt", "\ufeffgood\n", "utf-16-le"),
+        ("a.txt", "\ufeffgood\n", "utf-32-be"),
+        ("a.properties", "a=grün ''{0}''\n", "utf-8"),
+        ("a.properties", "a=grün ''{0}''\n", "iso-8859-1"),
+    ],
+)
+async def test_encoding_of_a_file(client: AsyncClient, name: str, text: str, encoding: str) -> None:
+    fetched = await translated(client, name, text.encode(encoding))
+    expected = text.replace("good", "GOOD").replace("grün", "GRÜN")
+    assert fetched.content.decode(encoding) == expected
 
 
 def packed(text: bytes) -> bytes:
@@ -203,14 +197,10 @@ def packed(text: bytes) -> bytes:
     return file.getvalue()
 
 
-async def test_the_text_of_an_archive_is_translated() -> None:
+async def test_the_text_of_an_archive_is_translated(client: AsyncClient) -> None:
     begin = '<o xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><text:p>'
     letter = packed(f"{begin}good <text:span>morning</text:span></text:p></o>".encode())
-    async with translating("en-de") as (client, _):
-        answer = await client.post(
-            "/translate_file", data=ENGLISH, files={"file": ("letter.odt", letter)}
-        )
-        fetched = await client.get(answer.json()["translatedFileUrl"])
+    fetched = await translated(client, "letter.odt", letter)
     with zipfile.ZipFile(io.BytesIO(fetched.content)) as archive:
         assert archive.namelist() == ["mimetype", "content.xml"]
         assert archive.infolist()[0].compress_type == zipfile.ZIP_STORED
@@ -232,17 +222,10 @@ async def test_the_text_of_an_archive_is_translated() -> None:
         (("a.txt", "good".encode("utf-32-le")), "has NUL characters as utf-32-le has them"),
     ],
 )
-async def test_file_that_cannot_be_read_is_refused(file: tuple[str, bytes], reason: str) -> None:
-    async with translating("en-de") as (client, _):
-        answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
+async def test_unreadable_file(client: AsyncClient, file: tuple[str, bytes], reason: str) -> None:
+    answer = await client.post("/translate_file", data=ENGLISH, files={"file": file})
     assert answer.status_code == 400
     assert reason in answer.json()["error"]
-
-
-async def test_file_that_is_not_there_is_404() -> None:
-    async with translating("en-de") as (client, _):
-        answer = await client.get("/download_file/key/a.txt")
-    assert (answer.status_code, [*answer.json()]) == (404, ["error"])
 
 
 async def test_service_describes_itself() -> None:
@@ -282,26 +265,8 @@ async def test_text_with_a_target_lang_is_a_request_of_deeplx() -> None:
     assert other.json() == {"translatedText": "A"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"target_lang": "DE"}, "text"),
-        ({"text": ["a"], "target_lang": "DE"}, "text"),
-        ({"text": "a", "target_lang": "XX"}, "target_lang"),
-        ({"text": "a", "target_lang": "DE", "source_lang": "XX"}, "source_lang"),
-        ({"text": "a", "target_lang": "DE", "tag_handling": "rtf"}, "tag_handling"),
-    ],
-)
-async def test_wrong_field_of_deeplx_is_named(fields: dict[str, Any], name: str) -> None:
-    async with translating("en-de") as (client, _):
-        answer = await client.post("/translate", json=fields)
-    assert answer.status_code == 400
-    assert answer.json()["error"].startswith(f"{name}: ")
-
-
-async def test_suggestions_are_off() -> None:
-    async with translating("en-de") as (client, _):
-        answer = await client.post("/suggest", data={"q": "a", "s": "b", **ENGLISH})
-        settings = (await client.get("/frontend/settings")).json()
+async def test_suggestions_are_off(client: AsyncClient) -> None:
+    answer = await client.post("/suggest", data={"q": "a", "s": "b", **ENGLISH})
+    settings = (await client.get("/frontend/settings")).json()
     assert (answer.status_code, [*answer.json()]) == (403, ["error"])
     assert settings["suggestions"] is False

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.fake_server import PATIENCE_S
-from tests.unit.gateway.translating import PAIR, TranslatingServer
+from tests.unit.gateway.translating import PAIR, Translator
 from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.app import FORMS
@@ -108,7 +108,7 @@ async def test_fault_of_the_program_is_no_limit(readers: Readers) -> None:
 async def test_limit_and_refused_token_are_answered_in_the_shape_of_the_form(
     path: str, member: str, request_: dict[str, Any]
 ) -> None:
-    server = TranslatingServer("en-de")
+    server = Translator("en-de")
     gateway = gateway_of(server)
     gateway.upstream.readers = Readers(memory_bytes=1 << 20)
     try:

@@ -1,48 +1,45 @@
 from typing import Any
 
 import pytest
+from httpx import AsyncClient
 from tests.unit.client.documents.marking import in_capitals
-from tests.unit.gateway.translating import PAIR, translating
+from tests.unit.gateway.translating import PAIR, Translator
 
 from seqserve.documents.passage import ParseError
 from seqserve_gateway.reading import xml
 
+PAIRS = ["en-de"]
 
-async def translate(client: Any, q: str | list[str], **more: object) -> Any:
+
+async def translate(client: AsyncClient, q: str | list[str], **more: object) -> Any:
     answer = await client.post("/translate", json={"q": q, **PAIR, **more})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 @pytest.mark.parametrize("text", ["", " \n", "102", "<br/>"])
-async def test_text_without_a_letter_costs_no_call(text: str) -> None:
-    async with translating("en-de") as (client, server):
-        assert (await translate(client, text, format="html"))["translatedText"] == text
-        if text != "<br/>":
-            assert (await translate(client, text))["translatedText"] == text
+async def test_text_without_a_letter(client: AsyncClient, server: Translator, text: str) -> None:
+    assert (await translate(client, text, format="html"))["translatedText"] == text
+    if text != "<br/>":
+        assert (await translate(client, text))["translatedText"] == text
     assert server.requests == []
 
 
-async def test_text_that_is_too_long_for_a_call_goes_in_parts() -> None:
+async def test_too_long_text_goes_in_parts(client: AsyncClient, server: Translator) -> None:
     text = "a word. " * 20_000
-    async with translating("en-de") as (client, server):
-        assert (await translate(client, text))["translatedText"] == text.upper()
+    assert (await translate(client, text))["translatedText"] == text.upper()
     assert len(server.requests) > 1
 
 
-async def test_more_than_a_request_may_have_is_refused() -> None:
-    async with translating("en-de") as (client, server):
-        answer = await client.post("/translate", json={"q": ["a"] * 20_001, **PAIR})
+async def test_too_many_passages_are_refused(client: AsyncClient, server: Translator) -> None:
+    answer = await client.post("/translate", json={"q": ["a"] * 20_001, **PAIR})
     assert answer.status_code == 413
     assert answer.json()["error"].startswith("there are more than 20,000 passages")
     assert server.requests == []
 
 
-async def test_markup_follows_its_words() -> None:
-    async with translating("en-de") as (client, server):
-        answer = await translate(
-            client, ["<p>a <b>b</b> c &amp; d</p>", "<p>plain</p>"], format="html"
-        )
+async def test_markup_follows_its_words(client: AsyncClient, server: Translator) -> None:
+    answer = await translate(client, ["<p>a <b>b</b> c &amp; d</p>", "<p>plain</p>"], format="html")
     assert answer["translatedText"] == ["<p>A <b>B</b> C &amp; D</p>", "<p>PLAIN</p>"]
     aligned = {request.source: request.options.return_alignment for request in server.requests}
     assert aligned == {"a b c & d": True, "plain": False}
@@ -59,18 +56,18 @@ TRANSLATED = (
 
 
 @pytest.mark.parametrize("has_scorer", [True, False])
-async def test_fragments_have_menus_attributes_and_a_language(has_scorer: bool) -> None:
-    async with translating("en-de") as (client, server):
-        server.has_scorer = has_scorer
-        answer = await translate(client, [FRAGMENT] * 2, format="html")
+async def test_fragments_have_menus_attributes_and_a_language(
+    client: AsyncClient, server: Translator, has_scorer: bool
+) -> None:
+    server.has_scorer = has_scorer
+    answer = await translate(client, [FRAGMENT] * 2, format="html")
     assert answer["translatedText"] == [TRANSLATED] * 2
     assert {"Home", "News", "a & b", "See this now."} <= {each.source for each in server.requests}
 
 
-async def test_alternatives_have_attributes() -> None:
-    async with translating("en-de") as (client, _):
-        body = '<p>a <b title="c">d</b></p><hr title="e">'
-        answer = await translate(client, body, format="html", alternatives=2)
+async def test_alternatives_have_attributes(client: AsyncClient) -> None:
+    body = '<p>a <b title="c">d</b></p><hr title="e">'
+    answer = await translate(client, body, format="html", alternatives=2)
     texts = [answer["translatedText"], *answer["alternatives"]]
     assert texts[0] == '<p>A <b title="C">D</b></p><hr title="E">'
     assert all('title="C"' in text and "A <b" in text for text in texts)

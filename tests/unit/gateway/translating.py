@@ -39,7 +39,7 @@ _NO_FORMS = generation_pb2.Failure(
 )
 
 
-class TranslatingServer(FakeServer):
+class Translator(FakeServer):
     """Upper-cases texts of its pairs of languages. Texts with ö are German, with 가 Korean.
 
     Attributes:
@@ -151,9 +151,9 @@ def _abort(context: Any, failure: generation_pb2.Failure, *infos: Message) -> No
 
 
 @asynccontextmanager
-async def translating(*pairs: str) -> AsyncIterator[tuple[httpx.AsyncClient, TranslatingServer]]:
+async def translating(*pairs: str) -> AsyncIterator[tuple[httpx.AsyncClient, Translator]]:
     """Opens every form in front of such a server."""
-    server = TranslatingServer(*pairs)
+    server = Translator(*pairs)
     try:
         async with opened(gateway_of(server), *FORMS) as client:
             yield client, server

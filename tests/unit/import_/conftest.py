@@ -1,5 +1,7 @@
 """Checkpoints of every family, made once for all tests."""
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 MakeCheckpoint = Callable[..., tuple[Any, Path]]
+CopyCheckpoint = Callable[[str, int], Path]
 
 MARIAN_SEED = 12
 """Of the Marian that is imported whole."""
@@ -35,3 +38,14 @@ def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeCheckpoint:
         return model, folder
 
     return make
+
+
+@pytest.fixture
+def copy_checkpoint(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> CopyCheckpoint:
+    """Copies the folder of a family and seed, for a test to change."""
+    return lambda *given: Path(shutil.copytree(make_checkpoint(*given)[1], tmp_path / "copy"))
+
+
+def change_json(path: Path, **changes: Any) -> None:
+    """Gives fields of a file other values."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))

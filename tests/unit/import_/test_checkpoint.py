@@ -101,11 +101,8 @@ def test_settings_of_generation_go_before_those_of_the_network(tmp_path: Path) -
     write_json(tmp_path / "config.json", {"num_beams": 4, "eos_token_id": 2, "model_type": "t5"})
     write_json(tmp_path / "generation_config.json", {"num_beams": 6, "pad_token_id": 1})
     generation = Checkpoint(tmp_path).generation
-    assert [generation.number(name) for name in ("num_beams", "eos_token_id", "pad_token_id")] == [
-        6,
-        2,
-        1,
-    ]
+    names = ("num_beams", "eos_token_id", "pad_token_id")
+    assert [generation.number(name) for name in names] == [6, 2, 1]
 
 
 class _Evil:

@@ -24,32 +24,19 @@ from seqserve_import.folders import open_checkpoint
 from seqserve_import.importing import load
 from seqserve_import.marian.weights import Npz
 
+_SIDES = ("encoder", "decoder")
 CONFIG: dict[str, Any] = {
     "model_type": "bart",
-    "vocab_size": 8,
-    "d_model": 8,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 1,
-    "decoder_attention_heads": 1,
-    "encoder_ffn_dim": 8,
-    "decoder_ffn_dim": 8,
-    "max_position_embeddings": 8,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
+    **dict.fromkeys(("vocab_size", "d_model", "max_position_embeddings"), 8),
+    **{f"{side}_{name}": 1 for side in _SIDES for name in ("layers", "attention_heads")},
+    **{f"{side}_ffn_dim": 8 for side in _SIDES},
+    **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
 }
 T5: dict[str, Any] = {
     "model_type": "t5",
-    "vocab_size": 8,
-    "d_model": 8,
-    "d_kv": 8,
-    "d_ff": 8,
-    "num_layers": 1,
-    "num_heads": 1,
-    "pad_token_id": 0,
-    "eos_token_id": 1,
-    "decoder_start_token_id": 0,
+    **dict.fromkeys(("vocab_size", "d_model", "d_kv", "d_ff"), 8),
+    **{"num_layers": 1, "num_heads": 1},
+    **{"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0},
 }
 DEEP = 200_000
 
@@ -79,9 +66,7 @@ def read(folder: Path, **config: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("model_type", ["bart", "marian", "m2m_100"])
-def test_a_size_that_no_model_has_is_refused(
-    folder: Path, model_type: str, name: str, value: int
-) -> None:
+def test_a_size_of_no_model(folder: Path, model_type: str, name: str, value: int) -> None:
     with pytest.raises(CheckpointError, match=rf"config\.json: {name} is not from 0 to .*{value}"):
         read(folder, **CONFIG | {"model_type": model_type, name: value})
 
@@ -126,9 +111,7 @@ def test_what_is_no_file_is_never_opened(folder: Path, name: str, target: str) -
         load(open_checkpoint(folder))
 
 
-def test_a_file_that_is_too_large_is_not_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_too_large_file_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files.read_bytes, "__defaults__", (1000,))
     with pytest.raises(CheckpointError, match=r"config\.json: holds more than 1,000 bytes"):
         read(folder, **CONFIG, padding="x" * 1000)
@@ -172,9 +155,7 @@ def test_deep_yaml_is_refused(tmp_path: Path) -> None:
         files.read_mapping(tmp_path / "vocab.yml", b"a: " + b"[" * DEEP)
 
 
-def test_a_compressed_file_is_expanded_to_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_file_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marian_models.write(tmp_path, marian_models.Shape())
     (tmp_path / "vocab.spm").unlink()
     with gzip.open(tmp_path / "vocab.spm.gz", "wb") as file:

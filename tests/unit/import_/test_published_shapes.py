@@ -33,8 +33,9 @@ def bart(folder: Path, size: int, kind: str = "Bart", **ids: int) -> Path:
 
 
 def save(folder: Path, model: Any, config: Any, values: dict[str, Any], ids: Any) -> Path:
+    """Saves random weights; ids are those of ``pad``, ``bos``, ``eos``, and so on."""
     torch.manual_seed(0)
-    made = model(config(**values, **ids))
+    made = model(config(**values, **{f"{name}_token_id": id_ for name, id_ in ids.items()}))
     made.save_pretrained(folder)
     return folder
 
@@ -71,14 +72,7 @@ def codet5(folder: Path) -> Path:
         },
         added_tokens={token: len(ids) + at for at, token in enumerate(sentinels)},
     )
-    return t5(
-        folder,
-        len(ids) + 4,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=0,
-    )
+    return t5(folder, len(ids) + 4, pad=0, bos=1, eos=2, decoder_start=0)
 
 
 def fred_t5(folder: Path) -> Path:
@@ -92,7 +86,7 @@ def fred_t5(folder: Path) -> Path:
         special_tokens_map=names,
         added_tokens={token: len(ids) + at for at, token in enumerate(tasks)},
     )
-    return t5(folder, len(ids) + 8, pad_token_id=0, eos_token_id=2, decoder_start_token_id=0)
+    return t5(folder, len(ids) + 8, pad=0, eos=2, decoder_start=0)
 
 
 def kobart(folder: Path) -> Path:
@@ -107,15 +101,8 @@ def kobart(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     raw.save(str(folder / "tokenizer.json"))
     write(folder, tokenizer_config={"tokenizer_class": "PreTrainedTokenizerFast"})
-    return bart(
-        folder,
-        raw.get_vocab_size(),
-        pad_token_id=3,
-        bos_token_id=1,
-        eos_token_id=1,
-        decoder_start_token_id=1,
-        forced_eos_token_id=1,
-    )
+    size = raw.get_vocab_size()
+    return bart(folder, size, pad=3, bos=1, eos=1, decoder_start=1, forced_eos=1)
 
 
 def indicbart(folder: Path) -> Path:
@@ -141,16 +128,8 @@ def indicbart(folder: Path) -> Path:
         special_tokens_map={**names, "pad_token": "<pad>", "unk_token": "<unk>"},
         added_tokens={token: size + at for at, token in enumerate(added)},
     )
-    return bart(
-        folder,
-        size + 8,
-        "MBart",
-        pad_token_id=0,
-        bos_token_id=size,
-        eos_token_id=size + 1,
-        decoder_start_token_id=size + 1,
-        forced_eos_token_id=size + 1,
-    )
+    ends = dict.fromkeys(("eos", "decoder_start", "forced_eos"), size + 1)
+    return bart(folder, size + 8, "MBart", pad=0, bos=size, **ends)
 
 
 def chinese_bart(folder: Path) -> Path:
@@ -160,15 +139,7 @@ def chinese_bart(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     write(folder, tokenizer_config={"tokenizer_class": "BertTokenizer", "do_lower_case": False})
-    return bart(
-        folder,
-        len(words),
-        pad_token_id=0,
-        bos_token_id=5,
-        eos_token_id=6,
-        decoder_start_token_id=6,
-        forced_eos_token_id=6,
-    )
+    return bart(folder, len(words), pad=0, bos=5, eos=6, decoder_start=6, forced_eos=6)
 
 
 SHAPES: list[Callable[[Path], Path]] = [codet5, fred_t5, kobart, indicbart, chinese_bart]
@@ -181,9 +152,7 @@ def shape(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
     return made
 
 
-def test_it_is_imported_with_the_tokenizer_that_it_has(
-    shape: Callable[[Path], Path], tmp_path: Path
-) -> None:
+def test_it_is_imported_with_its_tokenizer(shape: Callable[[Path], Path], tmp_path: Path) -> None:
     loaded: Loaded = load(Checkpoint(shape(tmp_path / "checkpoint")))
     tokenizer = loaded.tokenizer
     assert tokenizer.source_tokens(tokenizer.encode("a")) == [*_WORDS[shape].split(), "</s>"]

@@ -1,5 +1,5 @@
 import json
-import shutil
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 import torch
 from safetensors.torch import load_file, save_file
-from tests.unit.import_.conftest import MakeCheckpoint
+from tests.unit.import_.conftest import CopyCheckpoint, change_json
 from tokenizers import models
 from torch import Tensor
 
@@ -18,11 +18,12 @@ from seqserve_import.importing import load
 
 Weights = dict[str, Tensor]
 QUERY = "model.encoder.layers.0.self_attn.q_proj.weight"
+POSITIONS = "model.encoder.embed_positions.weight"
 
 
 @pytest.fixture
-def folder(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(make_checkpoint("bart", 2)[1], tmp_path / "bart"))
+def folder(copy_checkpoint: CopyCheckpoint) -> Path:
+    return copy_checkpoint("bart", 2)
 
 
 def change_weights(folder: Path, change: Callable[[Weights], Any]) -> None:
@@ -32,64 +33,32 @@ def change_weights(folder: Path, change: Callable[[Weights], Any]) -> None:
     save_file(weights, path)
 
 
-def change_config(folder: Path, **changes: Any) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+def with_one(number: float) -> Callable[[Tensor], Tensor]:
+    return lambda weight: weight.flatten().index_fill(0, torch.tensor(3), number).view_as(weight)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "changed", "message"),
     [
-        (lambda weights: weights.pop(QUERY), f"the weight {QUERY} is missing"),
-        (
-            lambda weights: weights.update({"model.encoder.adapter.weight": torch.ones(2)}),
-            r"the weight model\.encoder\.adapter\.weight is left over",
-        ),
-        (
-            lambda weights: weights.update({"classification_head.dense.bias": torch.ones(2)}),
-            r"the weight classification_head\.dense\.bias belongs to a model that does not gene",
-        ),
-        (
-            lambda weights: weights.update({QUERY: torch.ones(3, 4)}),
-            rf"the weight {QUERY} has the shape \[3, 4\]; by config\.json it must make",
-        ),
-        (
-            lambda weights: weights.update(
-                {"model.encoder.embed_positions.weight": torch.ones(5, 8)}
-            ),
-            r"embed_positions\.weight has the shape \[5, 8\]",
-        ),
-        (
-            lambda weights: weights.update({QUERY: weights[QUERY].to(torch.int8)}),
-            f"{QUERY} is of type torch.int8",
-        ),
-        (
-            lambda weights: weights[QUERY].view(-1)[3].fill_(float("nan")),
-            f"the weight {QUERY} has numbers that are not finite",
-        ),
-        (
-            lambda weights: weights[QUERY].view(-1)[3].fill_(float("-inf")),
-            f"the weight {QUERY} has numbers that are not finite",
-        ),
-        (
-            lambda weights: weights.update({"final_logits_bias": torch.ones(1, 7)}),
-            r"the weight final_logits_bias has the shape \[1, 7\]",
-        ),
-        (
-            lambda weights: weights.update(
-                {"model.encoder.embed_positions.weight": torch.tensor(3.0)}
-            ),
-            r"embed_positions\.weight has the shape \[\]; by config\.json it must make another one",
-        ),
-        (
-            lambda weights: weights.update({"model.encoder.embed_tokens.weight": torch.ones(9)}),
-            r"embed_tokens\.weight has the shape \[9\]",
-        ),
+        ("model.encoder.adapter.weight", torch.ones(2), r"encoder\.adapter\.weight is left over"),
+        ("classification_head.dense.bias", torch.ones(2), "belongs to a model that does not gene"),
+        (QUERY, None, f"the weight {QUERY} is missing"),
+        (QUERY, torch.ones(3, 4), rf"{QUERY} has the shape \[3, 4\]; by config\.json it must make"),
+        (QUERY, lambda weight: weight.to(torch.int8), f"{QUERY} is of type torch.int8"),
+        (QUERY, with_one(math.nan), f"{QUERY} has numbers that are not finite"),
+        (QUERY, with_one(-math.inf), f"{QUERY} has numbers that are not finite"),
+        ("final_logits_bias", torch.ones(1, 7), r"final_logits_bias has the shape \[1, 7\]"),
+        (POSITIONS, torch.ones(5, 8), r"embed_positions\.weight has the shape \[5, 8\]"),
+        (POSITIONS, torch.tensor(3.0), r"has the shape \[\]; by config\.json it must make another"),
+        ("model.encoder.embed_tokens.weight", torch.ones(9), r"tokens\.weight has the shape \[9\]"),
     ],
 )
-def test_a_weight_that_does_not_fit_is_named(
-    folder: Path, change: Callable[[Weights], Any], message: str
-) -> None:
+def test_a_misfit_of_weights_is_named(folder: Path, name: str, changed: Any, message: str) -> None:
+    def change(weights: Weights) -> None:
+        before = weights.pop(name, None)
+        if changed is not None:
+            weights[name] = changed(before) if callable(changed) else changed
+
     change_weights(folder, change)
     with pytest.raises(CheckpointError, match=message):
         load(Checkpoint(folder))
@@ -108,7 +77,7 @@ def test_a_checkpoint_without_embeddings_is_refused(folder: Path) -> None:
 
 def test_an_output_that_is_untied_must_be_there(folder: Path) -> None:
     change_weights(folder, lambda weights: weights.pop("lm_head.weight", None))
-    change_config(folder, tie_word_embeddings=False)
+    change_json(folder / "config.json", tie_word_embeddings=False)
     with pytest.raises(CheckpointError, match=r"lm_head\.weight is missing, and tie_word_embed"):
         load(Checkpoint(folder))
 
@@ -116,10 +85,8 @@ def test_an_output_that_is_untied_must_be_there(folder: Path) -> None:
 @pytest.mark.parametrize(
     "names", [["BartModel", "BartForConditionalGeneration"], ["BartWithLMHeadModel"], []]
 )
-def test_weights_decide_what_a_checkpoint_is_not_the_names_of_classes(
-    folder: Path, names: list[str]
-) -> None:
-    change_config(folder, architectures=names)
+def test_weights_decide_what_a_checkpoint_is(folder: Path, names: list[str]) -> None:
+    change_json(folder / "config.json", architectures=names)
     assert load(Checkpoint(folder)).model.config.decoder_layers > 0
 
 
@@ -149,24 +116,23 @@ def test_names_of_wrapped_networks_are_read(folder: Path, rename: Callable[[str]
 
 
 def test_a_weight_under_two_names_is_refused(folder: Path) -> None:
-    change_weights(
-        folder, lambda weights: weights.update({f"module.{QUERY}": weights[QUERY].clone()})
-    )
+    def double(weights: Weights) -> None:
+        weights[f"module.{QUERY}"] = weights[QUERY].clone()
+
+    change_weights(folder, double)
     with pytest.raises(CheckpointError, match=rf"the weight {QUERY} is there twice"):
         Checkpoint(folder)
 
 
 def test_an_end_token_that_is_another_one_in_the_tokenizer_is_refused(folder: Path) -> None:
-    change_config(folder, eos_token_id=5)
+    change_json(folder / "config.json", eos_token_id=5)
     (folder / "generation_config.json").unlink()
     with pytest.raises(CheckpointError, match="eos_token_id is not the id of </s> in the tokeni"):
         load(Checkpoint(folder))
 
 
-def test_copies_of_a_tied_table_are_no_harm(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(make_checkpoint("bart", 12)[1], tmp_path / "bart"))
+def test_copies_of_a_table_are_no_harm(copy_checkpoint: CopyCheckpoint) -> None:
+    folder = copy_checkpoint("bart", 12)
 
     def add(weights: Weights) -> None:
         for name in ("lm_head", "model.encoder.embed_tokens", "model.decoder.embed_tokens"):
@@ -177,11 +143,9 @@ def test_copies_of_a_tied_table_are_no_harm(
     assert model.output_projection.weight is model.source_embedding.weight
 
 
-def test_a_table_under_another_name_is_found(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
+def test_a_table_of_another_name_is_found(copy_checkpoint: CopyCheckpoint) -> None:
     """As in MADLAD, which has no shared.weight."""
-    folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "t5"))
+    folder = copy_checkpoint("t5", 2)
     expected = load(Checkpoint(folder)).model.source_embedding.weight
 
     def rename(weights: Weights) -> None:
@@ -223,38 +187,31 @@ def test_a_table_under_another_name_is_found(
         ({"max_position_embeddings": 30}, r"embed_positions\.weight has the shape"),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_named(
-    folder: Path, changes: dict[str, Any], message: str
-) -> None:
-    change_config(folder, **changes)
+def test_a_misfit_of_settings_is_named(folder: Path, changes: dict[str, Any], message: str) -> None:
+    change_json(folder / "config.json", **changes)
     with pytest.raises(CheckpointError, match=message):
         load(Checkpoint(folder))
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_heads_of_another_size_than_the_weights_are_refused(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path, size: int
-) -> None:
+def test_heads_of_another_size_are_refused(copy_checkpoint: CopyCheckpoint, size: int) -> None:
     """Though widened to eight numbers they would fit."""
-    folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "t5"))
-    change_config(folder, d_kv=size)
+    folder = copy_checkpoint("t5", 2)
+    change_json(folder / "config.json", d_kv=size)
     with pytest.raises(CheckpointError, match=r"d_kv is not at least 1|q\.weight has the shape \["):
         load(Checkpoint(folder))
 
 
 @pytest.mark.parametrize("ends", [None, [2, 5]])
 def test_one_token_must_end_a_target(folder: Path, ends: Any) -> None:
-    change_config(folder, eos_token_id=ends)
+    change_json(folder / "config.json", eos_token_id=ends)
     (folder / "generation_config.json").unlink()
     with pytest.raises(CheckpointError, match="eos_token_id must name one token"):
         load(Checkpoint(folder))
 
 
-def test_two_vocabularies_must_end_with_one_token(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
-    checkpoint = make_checkpoint("marian-two-vocabularies", 1)[1]
-    folder = Path(shutil.copytree(checkpoint, tmp_path / "marian"))
+def test_vocabularies_have_one_end_token(copy_checkpoint: CopyCheckpoint) -> None:
+    folder = copy_checkpoint("marian-two-vocabularies", 1)
     path = folder / "target_vocab.json"
     ids = json.loads(path.read_text())
     path.write_text(json.dumps(ids | {"</s>": ids["▁z9"], "▁z9": ids["</s>"]}))
@@ -262,15 +219,12 @@ def test_two_vocabularies_must_end_with_one_token(
         load(Checkpoint(folder))
 
 
-def test_vocabulary_of_each_side_must_fit_its_table(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
-    checkpoint = make_checkpoint("marian-two-vocabularies", 1)[1]
-    folder = Path(shutil.copytree(checkpoint, tmp_path / "marian"))
-    change_config(folder, vocab_size=200)
+def test_vocabularies_fit_their_tables(copy_checkpoint: CopyCheckpoint) -> None:
+    folder = copy_checkpoint("marian-two-vocabularies", 1)
+    change_json(folder / "config.json", vocab_size=200)
     with pytest.raises(CheckpointError, match=r"encoder\.embed_tokens\.weight has the shape"):
         load(Checkpoint(folder))
-    change_config(folder, vocab_size=96, decoder_vocab_size=95)
+    change_json(folder / "config.json", vocab_size=96, decoder_vocab_size=95)
     with pytest.raises(CheckpointError, match=r"pad_token_id is 95; .* vocab_size"):
         load(Checkpoint(folder))
 

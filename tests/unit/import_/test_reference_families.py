@@ -1,6 +1,4 @@
 import json
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +6,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tests.checkpoints import FAMILIES, TOKENS
-from tests.unit.import_.conftest import MakeCheckpoint
+from tests.unit.import_.conftest import CopyCheckpoint, MakeCheckpoint
 from torch import Tensor
 
 from seqserve.errors import OptionError
@@ -58,9 +56,7 @@ def compare(theirs: Any, loaded: Loaded) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_log_probabilities_are_those_of_transformers(
-    make_checkpoint: MakeCheckpoint, family: str, seed: int
-) -> None:
+def test_equals_transformers(make_checkpoint: MakeCheckpoint, family: str, seed: int) -> None:
     theirs, folder = make_checkpoint(family, seed)
     compare(theirs, load(Checkpoint(folder)))
 
@@ -77,22 +73,18 @@ def test_log_probabilities_are_those_of_transformers(
     ],
 )
 def test_settings_are_understood_as_transformers_does(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path, family: str, changes: dict[str, Any]
+    copy_checkpoint: CopyCheckpoint, family: str, changes: dict[str, Any]
 ) -> None:
-    folder = Path(shutil.copytree(make_checkpoint(family, 1)[1], tmp_path / "changed"))
+    folder = copy_checkpoint(family, 1)
     path = folder / "config.json"
     settings = json.loads(path.read_text()) | changes
-    path.write_text(
-        json.dumps({name: value for name, value in settings.items() if value is not None})
-    )
+    path.write_text(json.dumps({name: each for name, each in settings.items() if each is not None}))
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     compare(theirs, load(Checkpoint(folder)))
 
 
-def test_an_output_without_a_table_is_tied_to_the_shared_one(
-    make_checkpoint: MakeCheckpoint, tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "changed"))
+def test_output_without_a_table_is_tied(copy_checkpoint: CopyCheckpoint) -> None:
+    folder = copy_checkpoint("t5", 2)
     weights = load_file(folder / "model.safetensors")
     weights["decoder.embed_tokens.weight"] = weights["shared.weight"].flip(0)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -126,9 +118,7 @@ def test_sources_have_fewer_tokens_than_targets_and_more(make_checkpoint: MakeCh
 
 
 @pytest.mark.parametrize("family", ["bart-uneven", "mt5"])
-def test_heads_of_any_size_become_multiples_of_eight(
-    make_checkpoint: MakeCheckpoint, family: str
-) -> None:
+def test_heads_become_multiples_of_eight(make_checkpoint: MakeCheckpoint, family: str) -> None:
     for seed in SEEDS:
         theirs, folder = make_checkpoint(family, seed)
         config = load(Checkpoint(folder)).model.config
@@ -140,9 +130,7 @@ def test_heads_of_any_size_become_multiples_of_eight(
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])
-def test_a_longest_sequence_is_read_to_its_end(
-    make_checkpoint: MakeCheckpoint, family: str
-) -> None:
+def test_longest_sequence_is_read_to_its_end(make_checkpoint: MakeCheckpoint, family: str) -> None:
     theirs, folder = make_checkpoint(family, 1)
     loaded = load(Checkpoint(folder))
     config = loaded.model.config

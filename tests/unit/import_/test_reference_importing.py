@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
+from safetensors.torch import load_file, save_file
+from tests.unit.import_.conftest import MARIAN_SEED, CopyCheckpoint, MakeCheckpoint, change_json
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_export import artifact, pipeline
@@ -25,6 +26,11 @@ SENTENCES = "t20 t21 t22\tt5 t6\nt40 t41\tt7\n\nt50\tt8 t9\n"
 @pytest.fixture(scope="module")
 def folder(make_checkpoint: MakeCheckpoint) -> Path:
     return make_checkpoint("marian", MARIAN_SEED)[1]
+
+
+@pytest.fixture
+def other(copy_checkpoint: CopyCheckpoint) -> Path:
+    return copy_checkpoint("marian", MARIAN_SEED)
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +98,7 @@ def test_the_artifact_serves_text(imported: Path) -> None:
         assert engine.runtime.can_score
 
 
-def test_sentences_with_references_are_scored(
-    again: Callable[..., Manifest], tmp_path: Path
-) -> None:
+def test_references_are_scored(again: Callable[..., Manifest], tmp_path: Path) -> None:
     (tmp_path / "held-out.tsv").write_text(SENTENCES)
     proof = again("--data", str(tmp_path / "held-out.tsv")).verification
     assert proof is not None
@@ -102,9 +106,7 @@ def test_sentences_with_references_are_scored(
     assert proof.bleu_torch == proof.bleu_artifact is not None
 
 
-def test_sentences_without_references_will_do(
-    again: Callable[..., Manifest], tmp_path: Path
-) -> None:
+def test_references_may_lack(again: Callable[..., Manifest], tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
     manifest = again("--data", str(tmp_path / "lines.txt"), "--recommend", "beam_size=3")
     proof = manifest.verification
@@ -113,12 +115,7 @@ def test_sentences_without_references_will_do(
     assert manifest.generation == {"beam_size": 3, "early_stopping": "false"}
 
 
-def test_a_weight_that_changed_is_refused(
-    again: Callable[..., Manifest], folder: Path, tmp_path: Path
-) -> None:
-    from safetensors.torch import load_file, save_file
-
-    other = Path(shutil.copytree(folder, tmp_path / "other"))
+def test_a_changed_weight(again: Callable[..., Manifest], other: Path, tmp_path: Path) -> None:
     weights = load_file(other / "model.safetensors")
     weights["model.decoder.layers.0.fc1.bias"] += torch.linspace(-0.5, 0.5, 40)[
         : len(weights["model.decoder.layers.0.fc1.bias"])
@@ -150,9 +147,7 @@ def test_an_artifact_that_does_not_serve_is_not_written(
 
 
 @pytest.mark.parity
-def test_a_checkpoint_can_be_imported_in_eight_bits(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_eight_bits(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Random weights lose more by rounding than the tolerance.
     monkeypatch.setattr(pipeline, "check_tolerance", lambda verification, precision: None)
     options = ["--name", "opus", "--precision", "int8", "--threads", "1", "--sentences", "40"]
@@ -169,9 +164,7 @@ def test_a_checkpoint_can_be_imported_in_eight_bits(
 
 
 @pytest.mark.parametrize("content", [None, "", "\n \n"])
-def test_data_without_sentences_is_refused(
-    again: Callable[..., Manifest], tmp_path: Path, content: str | None
-) -> None:
+def test_empty_data(again: Callable[..., Manifest], tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "sentences.txt"
     if content is not None:
         path.write_text(content)
@@ -179,13 +172,9 @@ def test_data_without_sentences_is_refused(
         again("--data", str(path))
 
 
-def test_what_the_makers_chose_is_kept(
-    again: Callable[..., Manifest], folder: Path, tmp_path: Path
-) -> None:
-    other = Path(shutil.copytree(folder, tmp_path / "other"))
-    config = json.loads((other / "config.json").read_text()) | {"early_stopping": True}
+def test_chosen_options(again: Callable[..., Manifest], other: Path) -> None:
     # Not read, as in generate(), beside a file of its own for generation.
-    (other / "config.json").write_text(json.dumps(config))
+    change_json(other / "config.json", early_stopping=True)
     chosen = {"num_beams": 5, "length_penalty": -0.8, "bad_words_ids": [[95], [20, 21]]}
     others = {"forced_bos_token_id": 7, "transformers_version": "5", "max_length": 20}
     (other / "generation_config.json").write_text(json.dumps(chosen | others))
@@ -200,9 +189,8 @@ def test_what_the_makers_chose_is_kept(
     assert manifest.template == Template(target_prefix=["▁t7"])
 
 
-def test_tokens_are_excluded_as_in_generate(folder: Path, tmp_path: Path) -> None:
+def test_tokens_are_excluded_as_in_generate(folder: Path, other: Path) -> None:
     before = load(Checkpoint(folder)).suppressed
-    other = Path(shutil.copytree(folder, tmp_path / "other"))
     config = {"bad_words_ids": [[30]], "suppress_tokens": [31], "forced_bos_token_id": 32}
     config |= json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(config))
@@ -215,12 +203,9 @@ def test_tokens_are_excluded_as_in_generate(folder: Path, tmp_path: Path) -> Non
 
 
 def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
-    again: Callable[..., Manifest], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    again: Callable[..., Manifest], other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = Path(shutil.copytree(folder, tmp_path / "other"))
-    settings = json.loads((other / "generation_config.json").read_text())
-    settings |= {"do_sample": True, "prefix": "to English: "}
-    (other / "generation_config.json").write_text(json.dumps(settings))
+    change_json(other / "generation_config.json", do_sample=True, prefix="to English: ")
     (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
     again("--data", str(tmp_path / "lines.txt"), checkpoint=other)
     lines = capsys.readouterr().out.splitlines()
@@ -228,7 +213,6 @@ def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
     assert "tokens equal          2 of 2, divided by SentencePiece" in lines
 
 
-def test_languages_that_the_family_has_no_place_for_are_named(folder: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(folder, tmp_path / "other"))
+def test_languages_that_the_family_has_no_place_for_are_named(other: Path) -> None:
     (other / "added_tokens.json").write_text('{"en_XX": 96}')
     assert "not used as languages en_XX" in load(Checkpoint(other)).notes

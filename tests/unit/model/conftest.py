@@ -59,11 +59,6 @@ def shake(module: nn.Module) -> None:
             parameter.add_(0.2 * torch.randn_like(parameter))
 
 
-@pytest.fixture(scope="session", name="shake")
-def shake_fixture() -> Callable[[nn.Module], None]:
-    return shake
-
-
 @pytest.fixture(scope="session")
 def make_config() -> Callable[..., TransformerConfig]:
     """Makes a tiny configuration, some of its values changed."""

@@ -28,12 +28,6 @@ def test_pairs_occur_as_often_as_their_weight_says() -> None:
     np.testing.assert_allclose(counts.reshape(-1, 4).mean(0), [1, 3, 0.25, 1.5], atol=0.08)
 
 
-def test_weights_of_one_change_no_count() -> None:
-    lengths = np.full((10, 2), 3)
-    order = epoch_order(lengths, max_tokens=60, seed=1, epoch=0, weights=np.ones(10))
-    assert sorted(row for batch in order for row in batch) == list(range(10))
-
-
 @given(pair_lengths, st.integers(1, 200), st.integers(0, 5))
 def test_an_epoch_reads_each_pair_once_within_the_budget(
     pairs: list[tuple[int, int]], max_tokens: int, epoch: int

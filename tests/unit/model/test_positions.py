@@ -137,9 +137,6 @@ def test_relative_positions_are_equations_3_and_4(start: int) -> None:
     assert_same(ours @ value + positions.values(layer, ours, start), expected)
 
 
-# T5 (Raffel et al. 2020)
-
-
 # Rotary (Su et al. 2021)
 
 

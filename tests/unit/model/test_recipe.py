@@ -43,17 +43,13 @@ def test_keys_are_read() -> None:
         ({"data": {"files": {"path": "b"}}}, r"write \[\[data\.files\]\]"),
         ({"data": {"files": ["b"]}}, r"write \[\[data\.files\]\]"),
         ({"data": {"files": [{"path": "a"}, {"weight": 2}]}}, r"data\.files\[1\]\.path is missing"),
-        (
-            {"data": {"files": [{"path": "a", "weight": 0}]}},
-            r"data\.files\[0\]\.weight: 0\.0 is less",
-        ),
-        (
-            {"data": {"files": [{"path": "a", "weight": math.inf}]}},
-            r"weight: inf is more than 1000",
-        ),
-        (
-            {"data": {"files": [{"path": "a", "weight": math.nan}]}},
-            r"weight: nan is more than 1000",
+        *(
+            ({"data": {"files": [{"path": "a", "weight": weight}]}}, rf"\[0\]\.weight: {reason}")
+            for weight, reason in (
+                (0, r"0\.0 is less"),
+                (math.inf, "inf is more than 1000"),
+                (math.nan, "nan is more than 1000"),
+            )
         ),
         ({"data": {"files": [{"pth": "a"}]}}, r"data\.files\[0\]\.pth is not known"),
         ({"optimiser": {}}, r"\[optimiser\] is not known"),

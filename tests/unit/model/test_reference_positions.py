@@ -6,24 +6,15 @@ from tests.rounding import assert_close, rounding
 from transformers import LlamaConfig
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
-from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from seqserve_model.attention import attention_weights, causal_mask
-from seqserve_model.positions import AlibiPositions, RotaryPositions, T5Positions, sinusoids
+from seqserve_model.positions import AlibiPositions, RotaryPositions, T5Positions
 
 B, H, D, W = 2, 4, 6, 24
 LENGTH = 16
 
 pytestmark = pytest.mark.usefixtures("double")
-
-
-def test_sinusoids_match_marian_up_to_the_order_of_columns() -> None:
-    theirs = MarianSinusoidalPositionalEmbedding(LENGTH, W).create_weight()
-    sines, cosines = theirs.chunk(2, dim=1)
-    # Theirs are rounded to float32.
-    assert_close(sinusoids(LENGTH, W)[:, 0::2], sines, rounding(1, 1.0))
-    assert_close(sinusoids(LENGTH, W)[:, 1::2], cosines, rounding(1, 1.0))
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -9,6 +9,8 @@ from seqserve.command.main import main
 
 from ..fake_server import FakeServer
 
+Run = Callable[..., tuple[int, str, str]]
+
 
 @pytest.fixture
 def reports() -> list[str]:
@@ -17,13 +19,11 @@ def reports() -> list[str]:
 
 
 @pytest.fixture
-def seqserve(
-    server: FakeServer, capsys: pytest.CaptureFixture[str], reports: list[str]
-) -> Callable[..., tuple[int, str, str]]:
+def seqserve(server: FakeServer, capsys: pytest.CaptureFixture[str], reports: list[str]) -> Run:
     """Runs a command against the server; returns exit status, output and errors."""
 
-    def run(command: str, *argv: str) -> tuple[int, str, str]:
-        status = main([command, "--target", server.target, *argv])
+    def run(command: str, *argv: object) -> tuple[int, str, str]:
+        status = main([command, "--target", server.target, *map(str, argv)])
         streams = capsys.readouterr()
         of_files = re.compile(r"^seqserve: .* passages translated, .*\n", re.MULTILINE)
         reports.extend(of_files.findall(streams.err))

@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 
-Run = Callable[..., tuple[int, str, str]]
+from .conftest import Run
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -61,20 +61,14 @@ def test_layers_and_heads_count_from_0(seqserve: Run) -> None:
 
 @pytest.mark.parametrize("flag", ["--layer", "--head"])
 def test_a_layer_or_head_out_of_range(seqserve: Run, flag: str) -> None:
-    assert seqserve("attention", flag, "2", "a") == (
-        2,
-        "",
-        f"seqserve: {flag}: 2 is more than 1, the last one of the model\n",
-    )
+    report = f"seqserve: {flag}: 2 is more than 1, the last one of the model\n"
+    assert seqserve("attention", flag, "2", "a") == (2, "", report)
 
 
 def test_a_recurrent_decoder_has_no_attention_to_draw(seqserve: Run) -> None:
     chosen = ["--model", "ssru", "good day", "Guten Tag"]
-    assert seqserve("attention", "--kind", "decoder", *chosen) == (
-        2,
-        "",
-        "seqserve: --kind: ssru/2 has no decoder attention: its decoder is recurrent\n",
-    )
+    report = "seqserve: --kind: ssru/2 has no decoder attention: its decoder is recurrent\n"
+    assert seqserve("attention", "--kind", "decoder", *chosen) == (2, "", report)
     assert seqserve("attention", *chosen)[0] == 0
     facts = json.loads(seqserve("attention", "--json", *chosen)[1])
     assert (facts["decoder"], len(facts["cross"])) == ([], 2)
@@ -94,9 +88,7 @@ def test_a_terminal_gets_colours_or_shades(
     assert "0.67" not in out
 
 
-def test_columns_beyond_the_width_of_the_terminal_are_drawn_below(
-    seqserve: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_beyond_the_width(seqserve: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((12, 24)))
     _, out, _ = seqserve("attention", "--style", "numbers", "good day", "Tag")

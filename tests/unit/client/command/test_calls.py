@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,8 +6,7 @@ import pytest
 from seqserve.v1 import generation_pb2 as pb
 
 from ..fake_server import FakeServer
-
-Run = Callable[..., tuple[int, str, str]]
+from .conftest import Run
 
 REQUESTS: list[tuple[list[str], Any]] = [
     (
@@ -103,9 +101,7 @@ FACTS: list[tuple[list[str], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("argv", "request_"), REQUESTS)
-def test_options_reach_the_server(
-    seqserve: Run, server: FakeServer, argv: list[str], request_: Any
-) -> None:
+def test_requests(seqserve: Run, server: FakeServer, argv: list[str], request_: Any) -> None:
     assert seqserve(*argv)[0] == 0
     assert server.requests == [request_]
 
@@ -128,9 +124,3 @@ def test_json_has_every_field(seqserve: Run, argv: list[str], facts: dict[str, A
 )
 def test_a_failure_is_reported(seqserve: Run, argv: list[str]) -> None:
     assert seqserve(*argv) == (1, "", "seqserve: NOT_FOUND: not_found, says the fake\n")
-
-
-def test_both_texts_are_required(seqserve: Run) -> None:
-    status, out, err = seqserve("score", "a")
-    assert (status, out) == (2, "")
-    assert "required: TARGET_TEXT; see `seqserve score --help`" in err

@@ -1,10 +1,9 @@
 import logging
 import math
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,24 +14,23 @@ from seqserve.errors import OptionError
 from seqserve.options import parse
 
 from ..fake_server import FakeServer
-
-Run = Callable[..., tuple[int, str, str]]
-PATIENCE = RetryPolicy(connect_timeout_s=1.0)
+from .conftest import Run
 
 
 @pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TLS | None, str | None]]:
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The arguments of each client."""
-    settings: list[tuple[TLS | None, str | None]] = []
+    settings: list[dict[str, Any]] = []
 
-    def client(
-        target: str, *, tls: TLS | None, token: str | None, **others: object
-    ) -> nullcontext[None]:
-        settings.append((tls, token))
+    def client(target: str, **arguments: Any) -> nullcontext[None]:
+        settings.append(arguments)
         return nullcontext()
 
     monkeypatch.setattr(connection, "Client", client)
     return settings
+
+
+Settings = list[dict[str, Any]]
 
 
 def read(*argv: str, **environ: str) -> ConnectionOptions:
@@ -57,43 +55,27 @@ def connect(*argv: str, **environ: str) -> None:
         ),
     ],
 )
-def test_any_tls_option_turns_tls_on(
-    settings: list[tuple[TLS | None, str | None]], argv: list[str], tls: TLS | None
-) -> None:
+def test_any_tls_option_turns_tls_on(settings: Settings, argv: list[str], tls: TLS | None) -> None:
     connect(*argv)
-    assert settings == [(tls, None)]
+    assert [(each["tls"], each["token"]) for each in settings] == [(tls, None)]
 
 
-def test_an_explicit_no_tls_wins_over_the_environment(
-    settings: list[tuple[TLS | None, str | None]],
-) -> None:
+def test_an_explicit_no_tls_wins_over_the_environment(settings: Settings) -> None:
     environ = {"SEQSERVE_TLS": "true", "SEQSERVE_TLS_CA": "/run/ca.pem", "SEQSERVE_TOKEN": "t"}
     connect(**environ)
     connect("--no-tls", **environ)
     connect("--no-tls", "--tls-ca", "ca.pem", **environ)
+    assert {each["token"] for each in settings} == {"t"}
     given = TLS(ca=Path("ca.pem"))
-    assert settings == [(TLS(ca=Path("/run/ca.pem")), "t"), (None, "t"), (given, "t")]
+    assert [each["tls"] for each in settings] == [TLS(ca=Path("/run/ca.pem")), None, given]
 
 
-def test_a_client_ignores_the_certificate_of_a_server_in_the_same_environment(
-    settings: list[tuple[TLS | None, str | None]],
-) -> None:
-    connect(
-        SEQSERVE_TLS_CERTIFICATE="/run/server.pem",
-        SEQSERVE_TLS_KEY="/run/server.key",
-        SEQSERVE_TLS_CLIENT_CA="/run/ca.pem",
-    )
-    assert settings == [(None, None)]
-
-
-def test_a_token_file_overrides_the_variable(
-    settings: list[tuple[TLS | None, str | None]], tmp_path: Path
-) -> None:
+def test_a_token_file_overrides_the_variable(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "web.token"
     file.write_text("from-the-file\n")
     connect(SEQSERVE_TOKEN="from-the-variable")
     connect("--token-file", str(file), SEQSERVE_TOKEN="from-the-variable")
-    assert [token for _, token in settings] == ["from-the-variable", "from-the-file"]
+    assert [each["token"] for each in settings] == ["from-the-variable", "from-the-file"]
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"])
@@ -105,7 +87,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         connect("--token-file", str(file))
 
 
-def test_the_token_goes_with_the_calls(
+def test_calls_have_the_token(
     seqserve: Run, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEQSERVE_TOKEN", "abc")
@@ -116,36 +98,25 @@ def test_the_token_goes_with_the_calls(
 @pytest.mark.parametrize(
     ("argv", "timeout_s", "retry"),
     [
-        ([], 30.0, PATIENCE),
-        (
-            ["--timeout-s", "inf", "--max-attempts", "3"],
-            math.inf,
-            replace(PATIENCE, max_attempts=3),
-        ),
-        (["--connect-timeout-s", "60"], 30.0, RetryPolicy(connect_timeout_s=60.0)),
+        ([], 30.0, {}),
+        (["--timeout-s", "inf", "--max-attempts", "3"], math.inf, {"max_attempts": 3}),
+        (["--connect-timeout-s", "60"], 30.0, {"connect_timeout_s": 60.0}),
     ],
 )
 def test_the_patience_of_the_client(
-    monkeypatch: pytest.MonkeyPatch, argv: list[str], timeout_s: float, retry: RetryPolicy
+    settings: Settings, argv: list[str], timeout_s: float, retry: dict[str, Any]
 ) -> None:
-    settings: dict[str, object] = {}
-
-    def client(**arguments: object) -> nullcontext[None]:
-        settings.update(arguments)
-        return nullcontext()
-
-    monkeypatch.setattr(connection, "Client", client)
     connect(*argv)
-    assert (settings["timeout_s"], settings["retry"]) == (timeout_s, retry)
+    [found] = settings
+    policy = RetryPolicy(**{"connect_timeout_s": 1.0} | retry)
+    assert (found["timeout_s"], found["retry"]) == (timeout_s, policy)
 
 
 @pytest.mark.parametrize(
     ("argv", "environ", "connections"),
     [([], {}, None), (["--connections", "3"], {}, 3), ([], {"SEQSERVE_CONNECTIONS": "4"}, 4)],
 )
-def test_the_number_of_connections(
-    argv: list[str], environ: dict[str, str], connections: int | None
-) -> None:
+def test_connections(argv: list[str], environ: dict[str, str], connections: int | None) -> None:
     assert read(*argv, **environ).settings()["connections"] == connections
     with pytest.raises(OptionError, match=r"^--connections: "):
         read("--connections", "0")
@@ -160,12 +131,3 @@ def test_an_outage_is_reported_on_standard_error(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == (
         "before\nseqserve: there:1 is not available\nbefore\nseqserve: there:1 is available again\n"
     )
-
-
-def test_nobody_there_is_reported_within_the_connect_timeout(
-    seqserve: Run, server: FakeServer
-) -> None:
-    status, out, err = seqserve("models", "--target", "127.0.0.1:1", "--connect-timeout-s", "0.3")
-    assert (status, out) == (1, "")
-    assert "no connection to 127.0.0.1:1: Connection refused (" in err
-    assert "Is a server running there?" in err

@@ -68,10 +68,6 @@ def test_its_help_shows_options_as_flags_and_values_as_they_are() -> None:
     assert "--prefer" not in "".join(helps.values())
 
 
-def test_options_that_are_not_given_are_not_sent() -> None:
-    assert not requests.generate_request("a", **read().decoding()).HasField("options")
-
-
 def text_of(value: Any) -> str:
     return str(value.value if isinstance(value, Priority) else value)
 

@@ -7,19 +7,19 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.process import until
 
 from ..fake_server import FakeServer
+from .conftest import Run
 
 COMMAND = [sys.executable, "-m", "seqserve", "generate"]
 CUT = "The output may end in a part of the next answer."
-Run = Callable[..., tuple[int, str, str]]
+FORMS = pytest.mark.parametrize("form", [[], ["--stream"]], ids=["whole", "stream"])
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def run_lines(run: Run, tmp_path: Path) -> Run:
     def answer(lines: bytes, *argv: str) -> tuple[int, str, str]:
         file = tmp_path / "two words.txt"
         file.write_bytes(lines)
-        return run("--file", str(file), *argv)
+        return run("--file", file, *argv)
 
     return answer
 
@@ -113,9 +113,7 @@ def test_an_error_that_concerns_every_line_ends_the_run(run_lines: Run, tmp_path
     ]
 
 
-def test_lines_have_no_deadline_unless_it_is_set(
-    run: Run, run_lines: Run, server: FakeServer
-) -> None:
+def test_lines_have_no_deadline_by_default(run: Run, run_lines: Run, server: FakeServer) -> None:
     for answer in (run_lines(b"a\n"), run_lines(b"a\n", "--timeout-s", "60"), run("a")):
         assert answer == (0, "A\n", "")
     lines_s, limited_s, text_s = server.timeouts_s
@@ -143,9 +141,7 @@ def test_lines_of_standard_input(server: FakeServer, argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["--file", "-"]])
-def test_a_line_is_answered_before_the_next_one_arrives(
-    server: FakeServer, argv: list[str]
-) -> None:
+def test_a_line_is_answered_before_the_next_one(server: FakeServer, argv: list[str]) -> None:
     process = start(server, *argv, stderr=None)
     assert process.stdin is not None and process.stdout is not None
     for line in (b"first", b"", b"\xff", b"second"):
@@ -193,17 +189,14 @@ def test_ctrl_c_before_an_answer_ends_it_quietly(server: FakeServer) -> None:
     assert process.stdin is not None
     process.stdin.write(b"hang\n")
     process.stdin.flush()
-    while not server.requests:
-        time.sleep(0.01)
+    until(lambda: bool(server.requests))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (130, b"")
 
 
 @pytest.mark.parametrize("argv", [[], ["--stream"]])
-def test_a_full_disk_is_reported_with_the_lines_that_are_on_it(
-    server: FakeServer, tmp_path: Path, argv: list[str]
-) -> None:
+def test_a_full_disk_tells_its_lines(server: FakeServer, tmp_path: Path, argv: list[str]) -> None:
     """A limit on the size of a file stands for the disk: two blocks, 1 KiB."""
     source, out = tmp_path / "source.txt", tmp_path / "out.txt"
     source.write_text("\n".join(["a" * 300] * 9))
@@ -248,11 +241,8 @@ def test_each_source_is_answered_with_as_many_lines_as_hypotheses(run: Run) -> N
 
 def test_scores_stand_before_the_text(run: Run) -> None:
     scored = "-0.5000\tGOOD DAY\n-1.5000\tGOOD DAY!\n"
-    assert run("--return-scores", "good day", "", "a") == (
-        0,
-        "-0.5000\tGOOD DAY\n\n-0.5000\tA\n",
-        "",
-    )
+    in_order = "-0.5000\tGOOD DAY\n\n-0.5000\tA\n"
+    assert run("--return-scores", "good day", "", "a") == (0, in_order, "")
     assert run("--return-scores", "--num-hypotheses", "2", "good day") == (0, scored, "")
     assert run("--no-return-scores", "good day") == (0, "GOOD DAY\n", "")
 
@@ -274,36 +264,34 @@ def test_unmet_terms_are_reported_of_each_hypothesis(run: Run) -> None:
     )
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_lines_of_a_text_in_segments_are_kept(run: Run, form: list[str]) -> None:
     segmented = ["--segmentation", "sentences", *form]
     assert run(*segmented, "two\n\nlines", "one") == (0, "TWO\n\nLINES\nONE\n", "")
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_answers_are_one_line_each(run: Run, form: list[str]) -> None:
     assert run(*form, "two\nlines", "", "one") == (0, "TWO LINES\n\nONE\n", "")
     assert run(*form, "two\rlines", "") == (0, "TWO LINES\n\n", "")
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_a_text_that_fails(run: Run, form: list[str]) -> None:
     status, out, err = run(*form, "a", "fail INTERNAL", "b")
     assert (status, out) == (1, "A\n\nB\n")
     assert err == "seqserve: text 2: INTERNAL: internal, says the fake\n"
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"])
-def test_an_error_that_concerns_every_text_ends_the_run(
-    run: Run, form: list[str], code: str
-) -> None:
+def test_an_error_of_every_text_ends_the_run(run: Run, form: list[str], code: str) -> None:
     status, out, err = run(*form, "--concurrency", "1", "a", f"fail {code}", "b")
     assert (status, out) == (1, "A\n")
     assert err.splitlines()[0] == f"seqserve: {code}: {code.lower()}, says the fake"
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_a_source_that_the_model_cannot_read_is_warned_of(run: Run, form: list[str]) -> None:
     status, out, err = run(*form, "a", "so 🙂")
     assert (status, out) == (0, "A\nSO 🙂\n")
@@ -372,7 +360,7 @@ def test_json(run: Run) -> None:
     assert failed["error"]["field"] == "source"
 
 
-@pytest.mark.parametrize("form", [[], ["--stream"]])
+@FORMS
 def test_json_has_what_was_requested(run: Run, form: list[str]) -> None:
     wanted = ["--num-hypotheses", "2", "--return-token-scores", "--return-attention"]
     status, out, _ = run("--json", *form, *wanted, "--return-top-tokens", "1", "good day")
@@ -390,15 +378,12 @@ def test_json_has_what_was_requested(run: Run, form: list[str]) -> None:
 def test_json_of_a_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "source.txt"
     file.write_text("grüße\n\nfail INVALID_ARGUMENT\n", encoding="utf-8")
-    status, out, err = run("--json", "--verbose", "--file", str(file))
+    status, out, err = run("--json", "--verbose", "--file", file)
     answered, empty, failed = objects(out)
     assert (status, answered["text"], empty) == (1, "GRÜSSE", {"text": ""})
     assert failed["error"]["code"] == "INVALID_ARGUMENT"
-    assert [line.partition(":")[2][:8] for line in err.splitlines()] == [
-        " line 1:",
-        " line 3:",
-        " 1 of 3 ",
-    ]
+    reports = [line.partition(": ")[2][:7] for line in err.splitlines()]
+    assert reports == ["line 1:", "line 3:", "1 of 3 "]
 
 
 def test_json_of_a_stream(run: Run) -> None:

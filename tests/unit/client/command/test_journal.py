@@ -1,4 +1,5 @@
 import fcntl
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -7,84 +8,73 @@ import pytest
 from seqserve.command.journal import Journal
 from seqserve.documents.passage import Link, Translation
 
-
-def translated(text: str) -> Translation:
-    return Translation(text)
+Options = dict[str, object]
 
 
-OPTIONS: dict[str, object] = {"beam_size": 5, "terms": {"a": "b"}, "model": None}
+def kept(path: Path, options: Options, **texts: str) -> None:
+    """A run that keeps translations."""
+    with closing(Journal(path, options)) as journal:
+        for text, translation in texts.items():
+            journal.add(text, Translation(translation))
 
 
-def test_the_next_run_knows_what_this_one_made(tmp_path: Path) -> None:
-    path = tmp_path / "out.journal"
-    first = Journal(path, OPTIONS)
-    first.add("a\n", translated("ä\n"))
-    first.close()
-    second = Journal(path, OPTIONS)
-    assert (second.get("a\n"), second.get("a")) == (translated("ä\n"), None)
-    second.add("b", translated("c"))
-    second.close()
-    third = Journal(path, OPTIONS)
-    assert (third.get("a\n"), third.get("b")) == (translated("ä\n"), translated("c"))
-    third.remove()
+def known(path: Path, options: Options, *texts: str) -> list[str | None]:
+    """What a run with these options knows of the texts."""
+    with closing(Journal(path, options)) as journal:
+        found = [journal.get(text) for text in texts]
+    return [each and each.text for each in found]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "out.journal"
+
+
+OPTIONS: Options = {"beam_size": 5, "terms": {"a": "b"}, "model": None}
+
+
+def test_the_next_run_knows_what_this_one_made(path: Path) -> None:
+    kept(path, OPTIONS, **{"a\n": "ä\n"})
+    assert known(path, OPTIONS, "a\n", "a") == ["ä\n", None]
+    kept(path, OPTIONS, b="c")
+    assert known(path, OPTIONS, "a\n", "b") == ["ä\n", "c"]
+    Journal(path, OPTIONS).remove()
     assert not path.exists()
 
 
-def test_an_alignment_is_known_too(tmp_path: Path) -> None:
-    path = tmp_path / "out.journal"
+def test_an_alignment_is_known_too(path: Path) -> None:
     links = (Link(0, 1, 2, 3), Link(2, 3, 0, 1))
     aligned = Translation("ä b", links, ("numbers differ: 7 -> 8",))
-    first = Journal(path, OPTIONS)
-    first.add("a", aligned)
-    first.close()
-    second = Journal(path, OPTIONS)
-    assert second.get("a") == aligned
-    second.close()
+    with closing(Journal(path, OPTIONS)) as first:
+        first.add("a", aligned)
+    with closing(Journal(path, OPTIONS)) as second:
+        assert second.get("a") == aligned
 
 
-def test_other_options_begin_anew(tmp_path: Path) -> None:
-    path = tmp_path / "out.journal"
-    first = Journal(path, OPTIONS)
-    first.add("a", translated("b"))
-    first.close()
-    other = Journal(path, OPTIONS | {"beam_size": 1})
-    assert other.get("a") is None
-    other.close()
+def test_other_options_begin_anew(path: Path) -> None:
+    other = OPTIONS | {"beam_size": 1}
+    kept(path, OPTIONS, a="b")
+    assert known(path, other, "a") == [None]
     # Until there is a translation with them, the file stays as it is.
-    same = Journal(path, OPTIONS)
-    assert same.get("a") == translated("b")
-    same.close()
-    other = Journal(path, OPTIONS | {"beam_size": 1})
-    other.add("c", translated("d"))
-    other.close()
-    other = Journal(path, OPTIONS | {"beam_size": 1})
-    assert (other.get("a"), other.get("c")) == (None, translated("d"))
-    other.close()
+    assert known(path, OPTIONS, "a") == ["b"]
+    kept(path, other, c="d")
+    assert known(path, other, "a", "c") == [None, "d"]
 
 
-def test_without_a_translation_there_is_no_file(tmp_path: Path) -> None:
-    path = tmp_path / "out.journal"
-    Journal(path, OPTIONS).close()
+def test_without_a_translation_there_is_no_file(path: Path) -> None:
+    kept(path, OPTIONS)
     assert not path.exists()
 
 
-def test_two_runs_cannot_write_it(tmp_path: Path) -> None:
-    path = tmp_path / "out.journal"
-    first = Journal(path, OPTIONS)
-    with pytest.raises(BlockingIOError):
-        Journal(path, OPTIONS)
-    first.add("a", translated("b"))
-    first.close()
-    second = Journal(path, OPTIONS)
-    assert second.get("a") == translated("b")
-    second.remove()
-    assert not path.exists()
+def test_two_runs_cannot_write_it(path: Path) -> None:
+    with closing(Journal(path, OPTIONS)) as first:
+        with pytest.raises(BlockingIOError):
+            Journal(path, OPTIONS)
+        first.add("a", Translation("b"))
+    assert known(path, OPTIONS, "a") == ["b"]
 
 
-def test_a_file_that_is_deleted_before_it_is_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "out.journal"
+def test_a_file_that_is_deleted_is_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Journal(path, OPTIONS)
     flock, ends = fcntl.flock, [first.remove]
 
@@ -95,37 +85,22 @@ def test_a_file_that_is_deleted_before_it_is_locked_is_made_again(
         flock(*arguments)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    second = Journal(path, OPTIONS)
-    second.add("a", translated("b"))
+    kept(path, OPTIONS, a="b")
     assert path.exists()
-    second.close()
 
 
 @pytest.mark.parametrize("cut", [1, 2, 10, 40])
-def test_a_line_that_was_cut_is_made_again(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "out.journal"
-    first = Journal(path, OPTIONS)
-    first.add("a", translated("b"))
-    first.add("c", translated("d"))
-    first.close()
+def test_a_line_that_was_cut_is_made_again(path: Path, cut: int) -> None:
+    kept(path, OPTIONS, a="b", c="d")
     path.write_bytes(path.read_bytes()[:-cut])
-    second = Journal(path, OPTIONS)
-    assert second.get("a") == translated("b") and second.get("c") is None
-    second.add("c", translated("e"))
-    second.close()
-    third = Journal(path, OPTIONS)
-    assert (third.get("a"), third.get("c")) == (translated("b"), translated("e"))
-    third.close()
+    assert known(path, OPTIONS, "a", "c") == ["b", None]
+    kept(path, OPTIONS, c="e")
+    assert known(path, OPTIONS, "a", "c") == ["b", "e"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe\n", b"{}\n[1]\n", b'{}\n["zz", "a", []]\n'])
-def test_a_damaged_file_is_no_obstacle(tmp_path: Path, damage: bytes) -> None:
-    path = tmp_path / "out.journal"
+def test_a_damaged_file_is_no_obstacle(path: Path, damage: bytes) -> None:
     path.write_bytes(damage)
-    journal = Journal(path, {})
-    assert journal.get("a") is None
-    journal.add("a", translated("b"))
-    journal.close()
-    again = Journal(path, {})
-    assert again.get("a") == translated("b")
-    again.close()
+    assert known(path, {}, "a") == [None]
+    kept(path, {}, a="b")
+    assert known(path, {}, "a") == ["b"]

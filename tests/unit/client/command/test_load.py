@@ -3,11 +3,12 @@ import math
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.support.process import until
 
 from seqserve.command.load import load_of
 from seqserve.command.load_options import Backend, LoadOptions
@@ -17,18 +18,20 @@ from seqserve.load import rate_search
 from seqserve.load.http_caller import HttpForm
 
 from ..fake_server import PATIENCE_S, FakeServer
+from .conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
+Load = Callable[..., dict[str, Any]]
+LIBRETRANSLATE: dict[str, Any] = {"backend": Backend.LIBRETRANSLATE, "target_language": "de"}
 
 
 @pytest.fixture
-def load(seqserve: Run, tmp_path: Path) -> Callable[..., dict[str, object]]:
+def load(seqserve: Run) -> Load:
     """Runs a load that goes well; returns its result."""
 
-    def run(*argv: str) -> dict[str, object]:
+    def run(*argv: str) -> dict[str, Any]:
         status, out, err = seqserve("load", "--num-warmups", "0", "--json", *argv)
         assert (status, err) == (0, "")
-        facts: dict[str, object] = json.loads(out)
+        facts: dict[str, Any] = json.loads(out)
         return facts
 
     return run
@@ -40,7 +43,7 @@ def texts(tmp_path: Path, *lines: str) -> str:
     return str(path)
 
 
-def test_a_closed_loop(load: Callable[..., dict[str, object]], server: FakeServer) -> None:
+def test_a_closed_loop(load: Load, server: FakeServer) -> None:
     facts = load("--num-prompts", "20", "--max-concurrency", "3", "--beam-size", "2")
     assert (facts["completed"], facts["failed"], facts["request_rate"]) == (20, 0, None)
     assert facts["options"] == {"beam_size": 2}
@@ -51,7 +54,7 @@ def test_a_closed_loop(load: Callable[..., dict[str, object]], server: FakeServe
     assert not any(request.options.HasField("seed") for request in server.requests)
 
 
-def test_an_open_loop_of_streams(load: Callable[..., dict[str, object]], tmp_path: Path) -> None:
+def test_an_open_loop_of_streams(load: Load, tmp_path: Path) -> None:
     path = texts(tmp_path, "a b c", "d e f")
     arguments = ("--request-rate", "200", "--num-prompts", "10", "--dataset-path", path)
     facts = load(*arguments, "--stream", "--goodput", "ttft:60000 e2el:60000", "--seed", "5")
@@ -72,19 +75,17 @@ def test_warm_ups_come_before(seqserve: Run, server: FakeServer) -> None:
     assert (status, len(server.requests)) == (0, 1 + 7 + 4)
 
 
-def test_a_trace(load: Callable[..., dict[str, object]], tmp_path: Path) -> None:
+def test_a_trace(load: Load, tmp_path: Path) -> None:
     path = tmp_path / "moments"
     path.write_text("100\n100.01\n100.02\n")
     facts = load("--trace", str(path))
     assert (facts["completed"], facts["trace"]) == (3, str(path))
 
 
-def test_errors_by_kind_and_refusals_apart(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
+def test_errors_by_kind_and_refusals(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
     path = texts(tmp_path, "good", "fail INTERNAL", "busy 1000 times")
     arguments = ("--dataset-path", path, "--num-prompts", "60", "--num-warmups", "0")
-    status, out, _ = seqserve("load", *arguments, "--save-result", str(tmp_path / "r.json"))
+    status, out, _ = seqserve("load", *arguments, "--save-result", tmp_path / "r.json")
     facts = json.loads((tmp_path / "r.json").read_text())
     assert status == 0
     assert facts["error_counts"].keys() == {"INTERNAL", "RESOURCE_EXHAUSTED"}
@@ -113,7 +114,7 @@ def test_a_server_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
 def test_files(seqserve: Run, tmp_path: Path) -> None:
     kept, page = tmp_path / "kept.json", tmp_path / "page.html"
     arguments = ["--num-prompts", "5", "--save-result", str(kept), "--save-detailed"]
-    status, out, _ = seqserve("load", *arguments, "--html", str(page))
+    status, out, _ = seqserve("load", *arguments, "--html", page)
     assert status == 0
     facts = json.loads(kept.read_text())
     assert len(facts["e2els"]) == len(facts["start_times"]) == 5
@@ -122,11 +123,9 @@ def test_files(seqserve: Run, tmp_path: Path) -> None:
     assert main(["load", "--compare", str(kept), str(kept)]) == 0
 
 
-def test_a_place_that_takes_no_file_is_refused_before_the_load(
-    seqserve: Run, tmp_path: Path, server: FakeServer
-) -> None:
+def test_place_that_takes_no_file(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
     for flag in ("--save-result", "--html"):
-        status, _, err = seqserve("load", flag, str(tmp_path))
+        status, _, err = seqserve("load", flag, tmp_path)
         assert (status, server.requests) == (2, [])
         assert f"{flag}: {tmp_path}: is not a regular file" in err
 
@@ -154,7 +153,7 @@ def test_the_highest_rate(seqserve: Run, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(rate_search, "_MOST_UP", 4)
     page = tmp_path / "page.html"
     arguments = ("--find-rate", "--p99", "60000", "--num-prompts", "3", "--num-warmups", "0")
-    status, out, err = seqserve("load", *arguments, "--request-rate", "1000", "--html", str(page))
+    status, out, err = seqserve("load", *arguments, "--request-rate", "1000", "--html", page)
     assert (status, err) == (0, "")
     assert "Highest rate: 4,000.0 requests a second" in out
     assert "limit of 60000 ms" in page.read_text()
@@ -169,7 +168,7 @@ def test_no_rate_holds_what_one_request_alone_breaks(seqserve: Run, server: Fake
 
 
 @pytest.mark.slow
-def test_several_processes(load: Callable[..., dict[str, object]], server: FakeServer) -> None:
+def test_several_processes(load: Load, server: FakeServer) -> None:
     arguments = ("--processes", "2", "--num-prompts", "11", "--connections", "2")
     facts = load(*arguments, "--request-rate", "200", "--num-warmups", "3")
     assert (facts["completed"], len(server.requests)) == (11, 1 + 3 + 11)
@@ -205,20 +204,11 @@ def test_a_process_that_cannot_connect(seqserve: Run, tmp_path: Path) -> None:
         ({"backend": Backend.HTTP, "target": "http://a:1"}, "--target: 'http://a:1' is not one"),
         ({"backend": Backend.HTTP, "target": "a"}, "target: 'a' is not host:port"),
         ({"backend": Backend.LIBRETRANSLATE}, "--target-language: LibreTranslate needs one"),
-        (
-            {"backend": Backend.LIBRETRANSLATE, "target_language": "de", "stream": True},
-            "--stream: LibreTranslate has no streams",
-        ),
-        (
-            {"backend": Backend.LIBRETRANSLATE, "target_language": "de", "beam_size": 2},
-            "--beam-size: LibreTranslate has no such option",
-        ),
+        (LIBRETRANSLATE | {"stream": True}, "--stream: LibreTranslate has no streams"),
+        (LIBRETRANSLATE | {"beam_size": 2}, "--beam-size: LibreTranslate has no such option"),
         ({"backend": Backend.OPEN_INFERENCE}, "--model: the Open Inference Protocol needs one"),
         ({"input_name": "a"}, "--input-name: goes with --backend open-inference"),
-        (
-            {"backend": Backend.LIBRETRANSLATE, "target_language": "de", "model_version": 2},
-            "--model-version: LibreTranslate has no such option",
-        ),
+        (LIBRETRANSLATE | {"model_version": 2}, "--model-version: LibreTranslate has no such"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, object], reason: str) -> None:
@@ -228,15 +218,9 @@ def test_options_that_do_not_go_together(options: dict[str, object], reason: str
 
 def test_forms_over_http() -> None:
     ours = LoadOptions(backend=Backend.HTTP, model="m", stream=True).form()
-    assert (ours.path, ours.text_field, ours.fields) == (
-        "/v1/generate:stream",
-        "source",
-        {"model": "m"},
-    )
-    theirs = LoadOptions(
-        backend=Backend.LIBRETRANSLATE,
-        target_language="de",  # type: ignore[call-arg]
-    ).form()
+    assert (ours.path, ours.text_field) == ("/v1/generate:stream", "source")
+    assert ours.fields == {"model": "m"}
+    theirs = LoadOptions(**LIBRETRANSLATE).form()
     assert (theirs.path, theirs.text_field) == ("/translate", "q")
     assert theirs.fields == {"source": "auto", "target": "de", "format": "text"}
 
@@ -251,17 +235,10 @@ def test_what_is_sent_without_options() -> None:
 
 
 def test_a_token_is_the_key_of_libretranslate(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = LoadOptions(
-        backend=Backend.LIBRETRANSLATE,
-        target_language="de",  # type: ignore[call-arg]
-        token="secret",
-    )
     sent: list[HttpForm] = []
-    monkeypatch.setattr(
-        "seqserve.command.load_options.HttpCaller",
-        lambda address, form, **_: sent.append(form),
-    )
-    options.caller()
+    caller = "seqserve.command.load_options.HttpCaller"
+    monkeypatch.setattr(caller, lambda address, form, **_: sent.append(form))
+    LoadOptions(**LIBRETRANSLATE, token="secret").caller()
     assert sent[0].fields["api_key"] == "secret"
 
 
@@ -272,10 +249,7 @@ def test_an_interrupted_load_ends_quietly(server: FakeServer, processes: int) ->
     command = [sys.executable, "-m", "seqserve", "load", "--target", server.target]
     command += ["--duration", "60", "--processes", str(processes), "--num-warmups", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        until_s = time.monotonic() + PATIENCE_S
-        while len(server.requests) < 50 and time.monotonic() < until_s:
-            time.sleep(0.02)
+        until(lambda: len(server.requests) >= 50)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, out, err) == (130, b"", b"")
-    assert len(server.requests) >= 50

@@ -34,10 +34,14 @@ def install(monkeypatch: pytest.MonkeyPatch, outcome: Any, extra: str = "server"
     monkeypatch.setitem(COMMANDS, "try", Command(module="trial", extra=extra))
 
 
+def ended(program: str) -> tuple[int, bytes, bytes]:
+    """Runs a program to its end; returns exit status, output and errors."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    return done.returncode, done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
-def test_the_overview_shows_commands_and_examples(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_overview_shows_commands(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 0
     shown = capsys.readouterr().out
     listed = shown.partition("commands:\n")[2].partition("\n\n")[0].splitlines()
@@ -51,18 +55,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"seqserve {__version__}\n"
 
 
-def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["genrate", "text"]) == 2
-    assert "unknown command 'genrate'; did you mean 'generate'?" in capsys.readouterr().err
-    assert main(["gen"]) == 2
-    assert "unknown command 'gen'; did you mean 'generate'?" in capsys.readouterr().err
-    assert main(["xyz"]) == 2
-    assert "unknown command 'xyz'\n" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [("genrate", "; did you mean 'generate'?"), ("gen", "; did you mean 'generate'?"), ("xyz", "")],
+)
+def test_an_unknown_command(word: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word, "text"]) == 2
+    assert f"unknown command '{word}'{advice}\n" in capsys.readouterr().err
 
 
-def test_a_command_gets_its_arguments_and_returns_the_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_command_gets_arguments_and_returns_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, len)
     assert main(["try", "a", "b", "--c"]) == 3
 
@@ -106,9 +108,7 @@ def test_a_missing_library_names_the_extra(
     ("name", "extra"),
     [("seqserve_server.engine", "server"), ("seqserve.x", "train"), ("numpy", "")],
 )
-def test_a_missing_module_of_seqserve_is_raised(
-    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_module_of_ours(name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, ModuleNotFoundError("no", name=name), extra=extra)
     with pytest.raises(ModuleNotFoundError):
         main(["try"])
@@ -122,10 +122,9 @@ def test_other_errors_show_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
     program = "import sys, seqserve.command.main as m; m.main(['version']); print(*sys.modules)"
-    listed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    loaded = set(listed.stdout.splitlines()[-1].split())
+    status, out, _ = ended(program)
+    loaded = set(out.decode().splitlines()[-1].split())
+    assert status == 0
     assert "seqserve.options" in loaded
     unwanted = {"seqserve.command.generate", "seqserve_server", "numpy", "torch", "onnxruntime"}
     assert unwanted & loaded == set()
@@ -152,8 +151,7 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
         "process.GRACE_S = 0.1\n"
         "seqserve.__main__.run()\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"hangs\n", b"bye")
+    assert ended(program) == (130, b"hangs\n", b"bye")
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -170,8 +168,7 @@ def test_interrupted_while_it_is_loaded(module: str) -> None:
         "from seqserve.__main__ import run\n"
         "run()\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+    assert ended(program) == (130, b"", b"")
 
 
 LOST = {
@@ -207,8 +204,7 @@ def test_an_interrupt_that_gets_lost_ends_the_command_too(where: str) -> None:
         "sys.argv = ['seqserve', 'try']\n"
         "seqserve.__main__.run()\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+    assert ended(program) == (130, b"", b"")
 
 
 def test_nothing_is_loaded_before_interrupts_are_handled() -> None:
@@ -222,16 +218,9 @@ def test_nothing_is_loaded_before_interrupts_are_handled() -> None:
     listed = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
     )
-    loaded = set(listed.stdout.split()) - {
-        "__future__",
-        "os",
-        "os.path",
-        "posixpath",
-        "genericpath",
-        "stat",
-    }
     # What is part of the interpreter takes no time.
-    loaded -= set(sys.builtin_module_names)
+    loaded = set(listed.stdout.split()) - set(sys.builtin_module_names)
+    loaded -= {"__future__", "os", "os.path", "posixpath", "genericpath", "stat"}
     others = {name for name in loaded if not name.startswith(("_", "seqserve"))}
     assert others == set()
 

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ from seqserve.responses import result_of
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .. import fake_server
-
-Run = Callable[..., tuple[int, str, str]]
+from .conftest import Run
 
 
 def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str]) -> None:
@@ -19,7 +17,7 @@ def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str
     page.write_text("# title\n\n12\n\n```\ncode\n```\n\nA\n")
     notes.write_text("a\nfail INTERNAL\n")
     told = tmp_path / "report.json"
-    argv = [str(page), str(notes), "-o", str(tmp_path / "out"), "--report", str(told)]
+    argv = [page, notes, "-o", tmp_path / "out", "--report", told]
     assert seqserve("translate", *argv)[0] == 1
     assert reports == [
         f"seqserve: {page}: 2 passages translated, 2 copied (no letter 1, code 1), 0 left\n",
@@ -36,12 +34,10 @@ def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str
     ]
 
 
-def test_passages_that_the_model_cannot_read_are_left(
-    seqserve: Run, tmp_path: Path, reports: list[str]
-) -> None:
+def test_passages_that_no_model_reads(seqserve: Run, tmp_path: Path, reports: list[str]) -> None:
     page, out = tmp_path / "a.md", tmp_path / "out"
     page.write_text("a\n\nмоя *земля*\n")
-    status, _, err = seqserve("translate", str(page), "-o", str(out))
+    status, _, err = seqserve("translate", page, "-o", out)
     assert (status, out.read_text()) == (1, "A\n\nмоя *земля*\n")
     assert "line 3: the model does not read its script, or has no answer" in err
     assert reports == [f"seqserve: {page}: 1 passages translated, 0 copied, 1 left\n"]
@@ -52,7 +48,7 @@ def test_passages_whose_numbers_differ_or_whose_translation_is_cut_are_listed(
 ) -> None:
     page, told = tmp_path / "a.txt", tmp_path / "report.json"
     page.write_text("room 5\nroom №7 ✂\n")
-    argv = [str(page), "-o", str(tmp_path / "out"), "--report", str(told)]
+    argv = [page, "-o", tmp_path / "out", "--report", told]
     status, _, err = seqserve("translate", *argv)
     assert (status, err.count("line 2: numbers differ: 7 -> nothing")) == (0, 1)
     assert "line 2: cut short: length" in err
@@ -63,12 +59,10 @@ def test_passages_whose_numbers_differ_or_whose_translation_is_cut_are_listed(
     assert (facts["warned"], facts["texts_warned"]) == (1, [warned])
 
 
-def test_a_text_that_no_reader_reads_ends_the_run_with_status_1(
-    seqserve: Run, tmp_path: Path
-) -> None:
+def test_a_text_that_no_reader_reads_gives_status_1(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text("some\n\n> <p>\n> text\n> </p>\n")
-    status, out, err = seqserve("translate", str(path))
+    status, out, err = seqserve("translate", path)
     assert (status, out) == (1, "SOME\n\n> <p>\n> text\n> </p>\n")
     assert f"{path}: line 3: is HTML within a quote, which is not read" in err
 
@@ -86,7 +80,7 @@ def test_the_language_of_a_page_is_that_of_the_call_or_the_model(
     monkeypatch.setattr(fake_server, "MODELS", [model])
     path = tmp_path / "a.html"
     path.write_text('<html lang="en"><p>a</p></html>')
-    assert seqserve("translate", *options, str(path))[1] == f'<html lang="{code}"><p>A</p></html>'
+    assert seqserve("translate", *options, path)[1] == f'<html lang="{code}"><p>A</p></html>'
 
 
 @pytest.mark.parametrize("text", [" ", "."])
@@ -102,5 +96,5 @@ def test_a_translation_without_a_letter_leaves_its_text(text: str) -> None:
 def test_a_file_that_cannot_be_read_has_a_report(seqserve: Run, tmp_path: Path) -> None:
     path, told = tmp_path / "a.json", tmp_path / "report.json"
     path.write_text('{"a": "b", ')
-    assert seqserve("translate", str(path), "--report", str(told))[0] == 2
+    assert seqserve("translate", path, "--report", told)[0] == 2
     assert json.loads(told.read_text())["files"][0]["translated"] == 0

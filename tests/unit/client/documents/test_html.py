@@ -94,20 +94,11 @@ def test_an_end_tag_that_is_left_out_changes_nothing(
     assert sent(passages) == texts
 
 
-PIECES = ["<p>", "</p>", "<b", ">", "<!", "--", "-->", "<![", "]]>", "=", '"', "'", "</", "/", " "]
-PIECES += ["<svg>", "</svg>", "<title>", "<script>", "</script>", "<table>", "<td>", "&", "a", "\0"]
-PIECES += [
-    "<plaintext>",
-    "<template>",
-    "</template>",
-    "<select>",
-    "<br/>",
-    "</br>",
-    *("title=", " alt='a'", "<a lang=b ", "<a title='c'>d</a>", " › ", '<img alt="e">'),
-    "\r",
-    "\x0c",
-    "😀",
-]
+PIECES = ["<p>", "</p>", "<b", ">", "<!", "--", "-->", "<![", "]]>", "=", '"', "'", "</"]
+PIECES += ["/", " ", "<svg>", "</svg>", "<title>", "<script>", "</script>", "<table>"]
+PIECES += ["<td>", "&", "a", "\0", "<plaintext>", "<template>", "</template>"]
+PIECES += ["<select>", "<br/>", "</br>", "title=", " alt='a'", "<a lang=b "]
+PIECES += ["<a title='c'>d</a>", " › ", '<img alt="e">', "\r", "\x0c", "😀"]
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join) | st.text())

@@ -211,9 +211,7 @@ async def test_an_error_of_ours_is_told_once(server: FakeServer, streamed: bool)
 
 
 @pytest.mark.parametrize("connections", [1, 3])
-async def test_the_connections_of_a_load_are_there_before_it(
-    server: FakeServer, connections: int
-) -> None:
+async def test_connections_are_there_before_the_load(server: FakeServer, connections: int) -> None:
     caller = GrpcCaller(server.target, REQUEST, connections=connections)
     async with caller:
         assert connections_to(server.target) == connections
@@ -227,12 +225,6 @@ async def test_connections_of_a_load_grow_by_themselves(server: FakeServer) -> N
         assert connections_to(server.target) == 1
         await asyncio.gather(*(caller.send("a", 10.0) for _ in range(32)))
         await eventually(lambda: connections_to(server.target) == 2)
-
-
-async def test_another_process_can_call_ours(server: FakeServer) -> None:
-    caller: GrpcCaller = pickle.loads(pickle.dumps(grpc_caller_of(server.target)))
-    async with caller:
-        assert not (await caller.send("a", 10.0)).error
 
 
 async def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,13 @@
 import asyncio
 import itertools
 import math
-import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from tests.support.process import eventually, until
 
 from seqserve import (
     AsyncClient,
@@ -29,9 +29,7 @@ from seqserve import (
 )
 
 from ..fake_server import PATIENCE_S, FakeServer
-from ..sessions import ONCE, SOON, Session
-
-Connect = Callable[..., Session]
+from ..sessions import ONCE, SOON, Connect, listed
 
 
 def test_verbs(server: FakeServer, connect: Connect) -> None:
@@ -113,8 +111,7 @@ async def test_closing_an_async_stream_cancels_the_call(server: FakeServer) -> N
 async def test_cancelling_the_task_cancels_the_call(server: FakeServer) -> None:
     async with AsyncClient(server.target) as client:
         task = asyncio.create_task(client.generate("hang"))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.requests))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -133,101 +130,46 @@ def test_leaving_many_cancels_what_is_under_way(server: FakeServer) -> None:
     with Client(server.target) as client:
         for result in client.generate_many(["one", "hang two"], concurrency=2):
             assert result.text == "ONE"
-            while len(server.requests) < 2:
-                time.sleep(0.01)
+            until(lambda: len(server.requests) == 2)
             break
         assert server.cancelled.wait(PATIENCE_S)
 
 
-def test_closing_the_client_cancels_what_is_under_way(server: FakeServer) -> None:
-    client = Client(server.target)
-    failures: list[CallError] = []
-
-    def call() -> None:
-        try:
-            client.generate("hang")
-        except CallError as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    while not server.requests:
-        time.sleep(0.01)
-    client.close()
-    thread.join(PATIENCE_S)
-    assert [type(error) for error in failures] == [Cancelled]
-
-
-async def test_closing_the_async_client_cancels_what_is_under_way(server: FakeServer) -> None:
-    client = AsyncClient(server.target)
-
-    async def stream() -> None:
-        async for _ in client.stream("hang"):
-            pass
-
-    async def bulk() -> None:
-        async for _ in client.generate_bulk(["hang"]):
-            pass
-
-    async def many() -> None:
-        async for _ in client.generate_many(["hang"]):
-            pass
-
-    calls = [asyncio.ensure_future(call) for call in (client.generate("hang"), many())]
-    calls += [asyncio.ensure_future(call) for call in (stream(), bulk())]
-    while len(server.requests) < len(calls):
-        await asyncio.sleep(0.01)
-    await client.close()
-    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
-    assert [type(outcome) for outcome in outcomes] == [Cancelled] * len(calls)
-
-
 LATER = RetryPolicy(initial_backoff_s=10 * PATIENCE_S, max_backoff_s=10 * PATIENCE_S)
 """A delay so long that only a failing test waits for it."""
+WAITS = pytest.mark.parametrize("text", ["hang", "busy 1"], ids=["in progress", "before a retry"])
 
 
-def test_closing_the_client_ends_the_delay_before_a_retry(server: FakeServer) -> None:
+@WAITS
+def test_closing_the_client_ends_its_calls(server: FakeServer, text: str) -> None:
     client = Client(server.target, timeout_s=math.inf, retry=LATER)
-    failures: list[CallError] = []
-
-    def expect(call: Callable[[], object]) -> None:
-        try:
-            call()
-        except CallError as error:
-            failures.append(error)
-
     calls: list[Callable[[], object]] = [
-        lambda: client.generate("busy 1 a"),
-        lambda: list(client.stream("busy 1 b")),
-        lambda: list(client.generate_many(["busy 1 c"])),
-        lambda: list(client.generate_bulk(["busy 1 d"])),
+        lambda: client.generate(f"{text} a"),
+        lambda: list(client.stream(f"{text} b")),
+        lambda: list(client.generate_many([f"{text} c"])),
+        lambda: list(client.generate_bulk([f"{text} d"])),
     ]
-    threads = [threading.Thread(target=expect, args=[call], daemon=True) for call in calls]
-    for thread in threads:
-        thread.start()
-    while len(server.requests) < len(calls):
-        time.sleep(0.01)
-    client.close()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert [type(failure) for failure in failures] == [Cancelled] * len(calls)
+    with ThreadPoolExecutor(len(calls)) as threads:
+        ends = [threads.submit(call) for call in calls]
+        until(lambda: len(server.requests) == len(calls))
+        client.close()
+        assert [type(end.exception(PATIENCE_S)) for end in ends] == [Cancelled] * len(calls)
 
 
-async def test_closing_the_async_client_ends_the_delay_before_a_retry(
-    server: FakeServer,
-) -> None:
+@WAITS
+async def test_closing_the_async_client_ends_its_calls(server: FakeServer, text: str) -> None:
     client = AsyncClient(server.target, timeout_s=math.inf, retry=LATER)
 
-    async def bulk() -> None:
-        async for _ in client.generate_bulk(["busy 1 b"]):
-            pass
-
-    calls = [asyncio.ensure_future(call) for call in (client.generate("busy 1 a"), bulk())]
-    while len(server.requests) < len(calls):
-        await asyncio.sleep(0.01)
+    calls = [
+        asyncio.ensure_future(client.generate(f"{text} a")),
+        asyncio.ensure_future(listed(client.stream(f"{text} b"))),
+        asyncio.ensure_future(listed(client.generate_many([f"{text} c"]))),
+        asyncio.ensure_future(listed(client.generate_bulk([f"{text} d"]))),
+    ]
+    await eventually(lambda: len(server.requests) == len(calls))
     await client.close()
-    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
-    assert [type(outcome) for outcome in outcomes] == [Cancelled] * len(calls)
+    ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
+    assert [type(end) for end in ends] == [Cancelled] * len(calls)
 
 
 def test_many_are_under_way_at_once_and_come_in_order(server: FakeServer, connect: Connect) -> None:
@@ -249,12 +191,6 @@ def test_a_closed_client_says_so(server: FakeServer, connect: Connect) -> None:
 def test_no_server_there(connect: Connect, target: str) -> None:
     with pytest.raises(Unreachable):
         connect(target, retry=ONCE).generate("anybody?")
-
-
-def test_a_server_that_answers_unavailable_is_reached(server: FakeServer) -> None:
-    with Client(server.target, retry=ONCE) as client, pytest.raises(Unavailable) as refused:
-        client.generate("fail UNAVAILABLE")
-    assert type(refused.value) is Unavailable
 
 
 def test_a_message_over_the_size_limit_is_not_a_full_queue(server: FakeServer) -> None:
@@ -282,9 +218,7 @@ def test_a_dead_server_among_several_is_skipped(server: FakeServer) -> None:
         assert [client.generate(f"{n}").text for n in range(5)] == list("01234")
 
 
-def test_an_http_proxy_does_not_get_local_calls(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_gets_no_local_calls(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -316,9 +250,7 @@ def test_settings_of_a_wrong_type_are_named(setting: str, value: Any, reason: st
         Client("localhost:1", **{setting: value})
 
 
-def test_metadata_goes_with_every_attempt_beside_the_token(
-    server: FakeServer, connect: Connect
-) -> None:
+def test_every_attempt_has_metadata_and_the_token(server: FakeServer, connect: Connect) -> None:
     numbers = itertools.count()
     client = connect(
         server.target,

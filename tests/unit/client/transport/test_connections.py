@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -20,9 +20,9 @@ from seqserve._transport.connection import Connection, Method
 from seqserve.v1 import generation_pb2
 
 from ..fake_server import FakeServer
-from ..sessions import SOON, Session
+from ..sessions import SOON, Connect
 
-Connect = Callable[..., Session]
+Pair = tuple[Client, FakeServer, FakeServer]
 BATCH = generation_pb2.GenerateBatchRequest(sources=["a"])
 
 
@@ -54,9 +54,7 @@ def grow(transport: GrpcTransport, target: str, number: int) -> list[Any]:
 
 
 @pytest.fixture
-def pair(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Client, FakeServer, FakeServer]]:
+def pair(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     """A client with a connection to each of two servers that share a port; the second is idle."""
     # A busy machine may take more than a second for a retry.
     monkeypatch.setattr(balance, "_AVOIDED_S", 1000.0)
@@ -121,9 +119,7 @@ def test_every_connection_is_encrypted_and_shows_the_token(certificates: Certifi
         server.stop()
 
 
-def test_a_call_that_a_draining_server_refuses_goes_to_another(
-    pair: tuple[Client, FakeServer, FakeServer],
-) -> None:
+def test_a_call_goes_from_a_drain_to_another(pair: Pair) -> None:
     client, busy, idle = pair
     idle.is_draining = True
     assert [client.generate(text).text for text in ("a", "b", "c")] == ["A", "B", "C"]
@@ -131,9 +127,7 @@ def test_a_call_that_a_draining_server_refuses_goes_to_another(
     assert [request.source for request in busy.requests] == ["a", "b", "c"]
 
 
-def test_a_call_of_a_server_that_dies_goes_to_another(
-    pair: tuple[Client, FakeServer, FakeServer],
-) -> None:
+def test_a_call_of_a_dead_server_goes_to_another(pair: Pair) -> None:
     client, busy, idle = pair
     # There it does not hang.
     busy.cancelled.set()
@@ -145,9 +139,7 @@ def test_a_call_of_a_server_that_dies_goes_to_another(
     assert [request.source for request in busy.requests] == ["hang up"]
 
 
-def test_a_light_caller_whose_server_dies_reaches_another(
-    server: FakeServer, connect: Connect
-) -> None:
+def test_a_light_caller_reaches_another_server(server: FakeServer, connect: Connect) -> None:
     other = FakeServer(target=server.target)
     try:
         client = connect(server.target, retry=SOON)
@@ -168,9 +160,7 @@ def test_closing_a_client_leaves_no_socket(server: FakeServer) -> None:
     until(lambda: not connections_to(server.target))
 
 
-async def test_calls_of_asyncio_share_connections(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connections_of_asyncio(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balance, "_AVOIDED_S", 1000.0)
     transport = AsyncGrpcTransport(Connection(server.target, 1 << 20, connections=2))
     async with AsyncClient(transport=transport, retry=SOON) as client:

@@ -59,9 +59,7 @@ words = st.lists(st.integers(0, 5), min_size=1, max_size=5)
     iterations=st.integers(1, 4),
     chunk=st.integers(1, 5),
 )
-def test_probabilities_are_those_of_the_book(
-    pairs: list[TokenPair], iterations: int, chunk: int
-) -> None:
+def test_probabilities_of_the_book(pairs: list[TokenPair], iterations: int, chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translations, "_CHUNK_PAIRS", chunk)
         learned = learn_translations(pairs, SIZE, iterations=iterations, best=SIZE)
