@@ -7,7 +7,7 @@ from pathlib import Path
 from seqserve.errors import OptionError
 from seqserve.files import read_text
 from seqserve_model.data import Pair
-from seqserve_model.search import greedy_in_batches
+from seqserve_model.decoding import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.text.tokenizer import Tokenizer
 

@@ -8,10 +8,9 @@ import torch
 from tests.random_weights import random_model
 from tests.rounding import assert_same
 
-from seqserve_export import forced_decoding
-from seqserve_export.forced_decoding import agreement, score_targets
+from seqserve_model import decoding
 from seqserve_model.config import TransformerConfig
-from seqserve_model.search import greedy_in_batches
+from seqserve_model.decoding import agreement, greedy_in_batches, score_targets
 from seqserve_model.transformer import Transformer
 
 CONFIG = TransformerConfig(
@@ -62,7 +61,7 @@ def test_target_scores_in_a_batch_as_alone(
     model: Transformer, targets: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        forced_decoding, "_MAX_LOGITS", 3 * CONFIG.vocabulary_size
+        decoding, "_MAX_LOGITS", 3 * CONFIG.vocabulary_size
     )  # three tokens at a time
     together = score_targets(model, SOURCES, targets)
     for source, target, batched in zip(SOURCES, targets, together, strict=True):

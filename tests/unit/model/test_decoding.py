@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqserve_model.config import DecoderCell, PositionScheme
+from seqserve_model.decoding import greedy
 from seqserve_model.positions import PositionError
-from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
 MakeModel = Callable[..., Transformer]
