@@ -14,7 +14,7 @@ from seqserve_export.fp16_conversion import halve
 from seqserve_export.options import Caches, Precision, Scales
 from seqserve_export.parity import HeldOut, OpenModel, report, verify
 from seqserve_export.quantization import Calibration, quantize_in_place
-from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
+from seqserve_export.shortlist import NewShortlist, attach_shortlist
 from seqserve_export.tolerance import check_tolerance
 from seqserve_model.cpu import trim_memory
 from seqserve_model.transformer import Transformer

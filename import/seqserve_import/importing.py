@@ -16,7 +16,7 @@ from seqserve_export.options import Precision, Scales
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
 from seqserve_export.quantization import Calibration, Range, quantize_in_place
-from seqserve_export.shortlist.attach import NewShortlist
+from seqserve_export.shortlist import NewShortlist
 from seqserve_export.tolerance import ParityError
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.families import family_of

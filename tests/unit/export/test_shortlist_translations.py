@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_export.shortlist import translations
-from seqserve_export.shortlist.translations import TokenPair, learn_translations
+from seqserve_export import shortlist_learning
+from seqserve_export.shortlist_learning import TokenPair, learn_translations
 
 SIZE = 12
 
@@ -63,7 +63,7 @@ def test_probabilities_are_those_of_the_book(
     pairs: list[TokenPair], iterations: int, chunk: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(translations, "_CHUNK_PAIRS", chunk)
+        patch.setattr(shortlist_learning, "_CHUNK_PAIRS", chunk)
         learned = learn_translations(pairs, SIZE, iterations=iterations, best=SIZE)
     book = by_the_book(pairs, iterations)
     likely = {key for key, probability in book.items() if key[0] >= 0 and probability > 1.1e-4}

@@ -9,8 +9,8 @@ from tokenizers.models import WordLevel
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_export.options import ShortlistOptions
-from seqserve_export.shortlist.attach import ShortlistError
-from seqserve_export.shortlist.learn import learn_shortlist, make_shortlist
+from seqserve_export.shortlist import ShortlistError
+from seqserve_export.shortlist_learning import learn_shortlist, make_shortlist
 from seqserve_server.artifact.files import digest_of
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import SelfTest
