@@ -1,23 +1,33 @@
-"""Generates the typed keywords and the tables of the decoding options from their declarations.
+"""Generates what the protos tell besides the stubs: keywords, tables and descriptions.
 
-    python proto/generate_options.py FOLDER
+    python proto/generate.py DESCRIPTORS FOLDER
 
-writes into FOLDER, which holds fresh stubs: ``clients/python/seqserve/v1/generation_options.py``
-and ``docs/decoding.md``, whose tables stand between markers that name their groups::
+reads a set of descriptors with source information and writes into FOLDER, which holds fresh stubs:
+
+- ``clients/python/seqserve/v1/generation_options.py``: the typed keywords of decoding options;
+- ``docs/decoding.md``, whose tables stand between markers that name their groups::
 
     <!-- options: sampling -->
     <!-- end of options -->
+
+- ``gateway/seqserve_gateway/resources/comments.json``, the descriptions in the gateway's OpenAPI:
+  comments by the names of messages, fields, enums, values, services and methods.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import textwrap
+from collections.abc import Iterator
 from inspect import formatannotation
 from pathlib import Path
+from typing import Any
 
-OUT = Path(sys.argv[1])
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+DESCRIPTORS, OUT = map(Path, sys.argv[1:])
 ROOT = Path(__file__).parent.parent
 # The module alone: the package needs the file that is generated here.
 sys.path[:1] = [str(OUT / "clients/python"), str(ROOT / "clients/python/seqserve")]
@@ -38,6 +48,9 @@ class GenerationOptions(TypedDict, total=False):
     """The fields of the message ``GenerationOptions``; None leaves one to the server."""
 '''
 TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
+# Numbers of the lists in FileDescriptorProto, and of the lists in their members.
+LISTS = {4: "message_type", 5: "enum_type", 6: "service"}
+INNER_LISTS = {4: {2: "field"}, 5: {2: "value"}, 6: {2: "method"}}
 
 
 def keyword(option: Declaration) -> str:
@@ -64,6 +77,30 @@ def table(found: re.Match[str]) -> str:
     return "\n".join([found[1] + head[0], head[1], *rows, found[3]])
 
 
+def name_of(file: FileDescriptorProto, path: list[int]) -> str:
+    """Returns the full name of what a path leads to; empty if it is nothing that has a name."""
+    if len(path) not in (2, 4) or path[0] not in LISTS:
+        return ""
+    outer = getattr(file, LISTS[path[0]])[path[1]]
+    names = [file.package, outer.name]
+    if len(path) == 4:
+        inner = INNER_LISTS[path[0]].get(path[2])
+        if inner is None:
+            return ""
+        member: Any = getattr(outer, inner)[path[3]]
+        names.append(member.name)
+    return ".".join(names)
+
+
+def comments_of(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
+    """Yields the name and the comment of everything that has both."""
+    for location in file.source_code_info.location:
+        name = name_of(file, list(location.path))
+        comment = " ".join(location.leading_comments.split())
+        if name and comment:
+            yield name, comment.partition(" buf:lint:ignore")[0]
+
+
 def write(path: str, text: str) -> None:
     """Writes a generated file."""
     (OUT / path).parent.mkdir(parents=True, exist_ok=True)
@@ -75,4 +112,15 @@ write("docs/decoding.md", TABLE.sub(table, page))
 keywords = [keyword(option) for option in DECLARATIONS.values()]
 write(
     "clients/python/seqserve/v1/generation_options.py", "\n".join([HEADER.rstrip(), *keywords, ""])
+)
+descriptors = FileDescriptorSet.FromString(DESCRIPTORS.read_bytes())
+comments = {
+    name: comment
+    for file in descriptors.file
+    if file.package == "seqserve.v1" and not file.name.endswith("options.proto")
+    for name, comment in comments_of(file)
+}
+write(
+    "gateway/seqserve_gateway/resources/comments.json",
+    json.dumps(dict(sorted(comments.items())), indent=1, ensure_ascii=False) + "\n",
 )
