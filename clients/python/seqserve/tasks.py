@@ -1,4 +1,7 @@
-"""Tasks of an event loop: starting and stopping them, waiting for events, futures and items."""
+"""Tasks of an event loop: starting and stopping them, waiting for events, futures and items.
+
+The client is written for tasks; ``threads`` has the same names for the blocking client.
+"""
 
 import asyncio
 from asyncio import Future as Future
