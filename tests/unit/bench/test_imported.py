@@ -8,7 +8,7 @@ from bench.scenarios.imported import Engine, EngineRun
 from tests import checkpoints as small
 
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.importing import load
+from seqserve_import.loading import load
 from seqserve_model.decoding import greedy_in_batches
 from seqserve_server.contract.options import DecodingOptions
 

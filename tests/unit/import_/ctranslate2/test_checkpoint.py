@@ -16,8 +16,8 @@ from seqserve_export.artifact import declared
 from seqserve_import.collection import languages_in
 from seqserve_import.files import CheckpointError
 from seqserve_import.folders import checkpoints_below, open_checkpoint, unpacked
-from seqserve_import.importing import Loaded, load
 from seqserve_import.languages import pair_of
+from seqserve_import.loading import Loaded, load
 
 TEXT = "t7 t9"
 

@@ -11,7 +11,7 @@ from tests.marian_models import Shape
 from seqserve.errors import SeqserveError
 from seqserve_import.files import CheckpointError
 from seqserve_import.folders import open_checkpoint
-from seqserve_import.importing import Loaded, load
+from seqserve_import.loading import Loaded, load
 from seqserve_import.marian.checkpoint import shortlist_of
 
 SHAPE = Shape()

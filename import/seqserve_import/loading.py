@@ -1,18 +1,126 @@
-"""Builds our model from a checkpoint: each weight by its name, none missing and none left over."""
+"""Builds our model from a checkpoint, with its tokenizer and its settings.
+
+Each weight is found by its name: none is missing and none left over.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from seqserve.errors import OptionError
 from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.families import family_of
 from seqserve_import.family import Change, Family
 from seqserve_import.files import CheckpointError
+from seqserve_import.generation import not_taken
+from seqserve_import.languages import template_of
+from seqserve_import.tokenizers.convert import convert, convert_target
+from seqserve_import.tokenizers.special import language_of
+from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
+from seqserve_server.artifact.records import Template
+from seqserve_server.contract.errors import truncated_list
+from seqserve_server.text.tokenizer import Tokenizer
 
+_FILLERS = ("<mask", "<unused", "madeupword")
+"""Beginnings of tokens that mean nothing in a target."""
 _OTHER_HEADS = ("classification_head.", "classifier.", "qa_outputs.", "score.")
+
+
+class Loaded(NamedTuple):
+    """A checkpoint as our model, in evaluation mode."""
+
+    model: Transformer
+    family: Family
+    tokenizer: Tokenizer
+    suppressed: list[int]
+    """Tokens that the model cannot generate."""
+    template: Template | None
+    """Its special tokens and languages."""
+    input_limits: dict[str, float]
+    """The largest absolute inputs of projections, as far as the checkpoint has them."""
+    symbols: set[str]
+    """Tokens that texts may spell, in addition to the pieces of the vocabulary."""
+    notes: list[str]
+    """Settings of the checkpoint that are not taken over, for the user."""
+
+
+def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded:
+    """Builds the model of a checkpoint, and its tokenizer.
+
+    Args:
+        max_source_length: In tokens, if the checkpoint has no limit.
+
+    Raises:
+        CheckpointError: A part of the checkpoint is missing, left over or does not fit.
+        OptionError: The checkpoint already has a limit.
+    """
+    family = family_of(checkpoint)
+    if max_source_length is not None:
+        family = family.with_max_source_length(max_source_length)
+    check_tables(checkpoint, family)
+    config, kind = family.config, checkpoint.config.text("model_type")
+    folder = checkpoint.folder
+    source_size = config.source_vocabulary_size or None
+    raw = convert(folder, kind, config.source_tokens)
+    target = convert_target(folder, kind, config.vocabulary_size)
+    try:
+        tokenizer = Tokenizer(raw, config.vocabulary_size, target, source_size=source_size)
+    except OptionError as error:
+        raise CheckpointError(f"{folder}: {error}") from None
+    if tokenizer.eos_id != config.eos_id:
+        raise checkpoint.generation.wrong(
+            "eos_token_id", f"is not the id of </s> in the tokenizer, {tokenizer.eos_id}"
+        )
+    suppressed = _suppressed(checkpoint, tokenizer, config.vocabulary_size)
+    family = family.suppress_tokens(suppressed, tokenizer.unk_id)
+    model = load_model(checkpoint, family)
+    added = {token.content: token.special for token in raw.get_added_tokens_decoder().values()}
+    template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary, added)
+    limits = input_limits(checkpoint, family, model)
+    return Loaded(
+        model=model,
+        family=family,
+        tokenizer=tokenizer,
+        suppressed=suppressed,
+        template=template,
+        input_limits=limits,
+        symbols={token for token, is_special in added.items() if not is_special},
+        notes=_notes(checkpoint, config, template, added),
+    )
+
+
+def _notes(
+    checkpoint: Checkpoint,
+    config: TransformerConfig,
+    template: Template | None,
+    added: Collection[str],
+) -> list[str]:
+    names = not_taken(checkpoint.generation, config.eos_id)
+    notes = [f"not taken over        {', '.join(names)}"] if names else []
+    known = template or Template()
+    taken = {*known.source_languages.values(), *known.target_languages.values()}
+    if others := sorted(token for token in added if token not in taken and language_of(token)):
+        notes.append(f"not used as languages {truncated_list(others)}")
+    return notes
+
+
+def _suppressed(checkpoint: Checkpoint, tokenizer: Tokenizer, size: int) -> list[int]:
+    """Lists the tokens that must not be generated.
+
+    They are rows of the embeddings without a token, placeholder tokens, and tokens that the
+    checkpoint's settings exclude. As in ``generate()``, the end token is never a bad word.
+    """
+    named, settings = tokenizer.vocabulary, checkpoint.recommended
+    fillers = {token_id for token_id, token in named.items() if token.startswith(_FILLERS)}
+    words = settings.number_lists("bad_words_ids")
+    bad = {word[0] for word in words if len(word) == 1} - {tokenizer.eos_id}
+    excluded = fillers | bad | {*settings.numbers("suppress_tokens")}
+    return [token_id for token_id in range(size) if token_id not in named or token_id in excluded]
 
 
 def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
