@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqserve.errors import OptionError, SeqserveError
-from seqserve_import.ctranslate2.checkpoint import METADATA, package_pair
+from seqserve_import.ctranslate2_checkpoint import METADATA, package_pair
 from seqserve_import.files import CheckpointError
 from seqserve_import.folders import PACKAGE, checkpoints_below, open_checkpoint, unpacked
 from seqserve_import.importing import import_checkpoint

@@ -10,15 +10,15 @@ from tempfile import TemporaryDirectory
 from seqserve.documents.archive import DAMAGE, opened
 from seqserve_import.adapter import AdaptedCheckpoint
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.ctranslate2.checkpoint import (
+from seqserve_import.ctranslate2_checkpoint import (
     METADATA,
     VOCABULARIES,
     CTranslate2Checkpoint,
     model_folder,
 )
-from seqserve_import.ctranslate2.weights import FILE
+from seqserve_import.ctranslate2_weights import FILE
 from seqserve_import.files import AGAIN, CheckpointError, check_regular
-from seqserve_import.marian.checkpoint import MarianCheckpoint, MarianFolder
+from seqserve_import.marian_checkpoint import MarianCheckpoint, MarianFolder
 
 PACKAGE = ".argosmodel"
 _MEMBERS = (

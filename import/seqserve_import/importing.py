@@ -22,7 +22,7 @@ from seqserve_import.folders import open_checkpoint
 from seqserve_import.generation import recommended_options
 from seqserve_import.languages import pair_of
 from seqserve_import.loading import Loaded, load, load_model
-from seqserve_import.marian.checkpoint import shortlist_of
+from seqserve_import.marian_checkpoint import shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.tokenizers.convert import check_tokens, pieces_of
 from seqserve_model.checkpoint import current_commit

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqserve_import.files import CheckpointError
-from seqserve_import.marian.shortlist import read_marian_shortlist
+from seqserve_import.marian_shortlist import read_marian_shortlist
 
 VOCABULARY = {
     token: number

@@ -12,7 +12,7 @@ from seqserve.errors import SeqserveError
 from seqserve_import.files import CheckpointError
 from seqserve_import.folders import open_checkpoint
 from seqserve_import.loading import Loaded, load
-from seqserve_import.marian.checkpoint import shortlist_of
+from seqserve_import.marian_checkpoint import shortlist_of
 
 SHAPE = Shape()
 SOURCE = "The coffee tastes good."

@@ -9,7 +9,7 @@ from tests.marian_models import Shape
 
 from seqserve.errors import SeqserveError
 from seqserve_import.files import CheckpointError
-from seqserve_import.marian.weights import Bin, Npz
+from seqserve_import.marian_weights import Bin, Npz
 
 SHAPE = Shape(tied="none")
 QUERY = "encoder_l1_self_Wq"

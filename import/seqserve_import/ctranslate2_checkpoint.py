@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from seqserve_import.checkpoint import Checkpoint, Settings
-from seqserve_import.ctranslate2.weights import FILE, ModelBin
+from seqserve_import.ctranslate2_weights import FILE, ModelBin
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes, read_optional_object
-from seqserve_import.marian.checkpoint import HUGGING_FACE, Vocabularies
+from seqserve_import.marian_checkpoint import HUGGING_FACE, Vocabularies
 from seqserve_import.tokenizers.special import CONTROLS, language_of
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 

@@ -2,7 +2,7 @@
 
     python -m venv build/argos && build/argos/bin/pip install sacremoses subword-nmt sentencepiece
     build/argos/bin/pip install --no-deps argostranslate==1.11.0
-    build/argos/bin/python tests/unit/import_/ctranslate2/make_argos_bpe.py
+    build/argos/bin/python tests/unit/import_/make_argos_bpe.py
 
 The merges are learned from ``bench/sentences.txt``, divided as Moses does.
 """

@@ -8,7 +8,7 @@ import torch
 from tests.ctranslate2_files import WIDTH, content_of, variables
 
 from seqserve_export.weight_rounding import quantized_weight
-from seqserve_import.ctranslate2.weights import ModelBin
+from seqserve_import.ctranslate2_weights import ModelBin
 from seqserve_import.files import CheckpointError
 
 NAME = "decoder/projection/weight"

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from seqserve_import.files import CheckpointError
-from seqserve_import.marian.checkpoint import MarianFolder
+from seqserve_import.marian_checkpoint import MarianFolder
 
 BERGAMOT = ["lex.50.50.enpt.s2t.bin", "model.enpt.intgemm.alphas.bin", "vocab.enpt.spm"]
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_bytes, read_mapping
-from seqserve_import.marian.shortlist import read_marian_shortlist
-from seqserve_import.marian.weights import SETTINGS, Bin, Npz
+from seqserve_import.marian_shortlist import read_marian_shortlist
+from seqserve_import.marian_weights import SETTINGS, Bin, Npz
 from seqserve_import.tokenizers.segmentation import read_pieces
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.text.vocabulary import EOS, PAD
