@@ -18,10 +18,9 @@ from seqserve_export.quantization import Calibration, Range, quantize_in_place
 from seqserve_export.shortlist import NewShortlist
 from seqserve_export.tolerance import ParityError
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.folders import open_checkpoint
 from seqserve_import.generation import recommended_options
 from seqserve_import.languages import pair_of
-from seqserve_import.loading import Loaded, load, load_model
+from seqserve_import.loading import Loaded, load, load_model, open_checkpoint
 from seqserve_import.marian_checkpoint import shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.tokenizers.convert import check_tokens, pieces_of

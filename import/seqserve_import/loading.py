@@ -1,4 +1,4 @@
-"""Builds our model from a checkpoint, with its tokenizer and its settings.
+"""Opens a checkpoint, and builds our model from it, with its tokenizer and its settings.
 
 Each weight is found by its name: none is missing and none left over.
 """
@@ -6,18 +6,22 @@ Each weight is found by its name: none is missing and none left over.
 import re
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from seqserve.errors import OptionError
+from seqserve_import.adapter import AdaptedCheckpoint
 from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.ctranslate2_checkpoint import CTranslate2Checkpoint, model_folder
 from seqserve_import.families import family_of
 from seqserve_import.family import Change, Family
 from seqserve_import.files import CheckpointError
 from seqserve_import.generation import not_taken
 from seqserve_import.languages import template_of
+from seqserve_import.marian_checkpoint import MarianCheckpoint, MarianFolder
 from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_import.tokenizers.special import language_of
 from seqserve_model.config import TransformerConfig
@@ -29,6 +33,22 @@ from seqserve_server.text.tokenizer import Tokenizer
 _FILLERS = ("<mask", "<unused", "madeupword")
 """Beginnings of tokens that mean nothing in a target."""
 _OTHER_HEADS = ("classification_head.", "classifier.", "qa_outputs.", "score.")
+
+
+def open_checkpoint(folder: Path, adapter: Path | None = None) -> Checkpoint:
+    """Opens a folder of Hugging Face, Marian, CTranslate2 or Argos, perhaps with a LoRA of PEFT.
+
+    Raises:
+        CheckpointError: It is no checkpoint, a file is missing or damaged, or the adapter is wrong.
+    """
+    files, model = MarianFolder.find(folder), model_folder(folder)
+    if adapter and (files or model):
+        raise CheckpointError(f"{folder}: takes no --adapter; only a folder of Hugging Face does")
+    if files:
+        return MarianCheckpoint(files)
+    if model:
+        return CTranslate2Checkpoint(folder, model)
+    return AdaptedCheckpoint(folder, adapter) if adapter else Checkpoint(folder)
 
 
 class Loaded(NamedTuple):

@@ -11,8 +11,7 @@ import pytest
 from tests import ctranslate2_files
 
 from seqserve_import.files import CheckpointError
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.loading import load
+from seqserve_import.loading import load, open_checkpoint
 from seqserve_import.tokenizers.subword_nmt import convert_bpe
 from seqserve_server.text.tokenizer import Tokenizer
 

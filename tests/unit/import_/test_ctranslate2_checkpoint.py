@@ -13,11 +13,10 @@ from tests.ctranslate2_files import POSITIONS, TOKENS, WIDTH, variables, write
 
 from seqserve.errors import SeqserveError
 from seqserve_export.artifact import declared
-from seqserve_import.collection import languages_in
+from seqserve_import.collection import checkpoints_below, languages_in, unpacked
 from seqserve_import.files import CheckpointError
-from seqserve_import.folders import checkpoints_below, open_checkpoint, unpacked
 from seqserve_import.languages import pair_of
-from seqserve_import.loading import Loaded, load
+from seqserve_import.loading import Loaded, load, open_checkpoint
 
 TEXT = "t7 t9"
 
@@ -252,7 +251,7 @@ def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
 def test_what_is_no_package_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: dict[str, bytes], message: str
 ) -> None:
-    monkeypatch.setattr("seqserve_import.folders._MAX_PACKAGE_BYTES", 1 << 16)
+    monkeypatch.setattr("seqserve_import.collection._MAX_PACKAGE_BYTES", 1 << 16)
     with (
         pytest.raises(SeqserveError, match=message),
         unpacked(archive(tmp_path, parts)) as folder,

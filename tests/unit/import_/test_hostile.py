@@ -20,8 +20,7 @@ from tests import marian_models
 
 from seqserve_import import files
 from seqserve_import.files import CheckpointError
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.loading import load
+from seqserve_import.loading import load, open_checkpoint
 from seqserve_import.marian_weights import Npz
 
 CONFIG: dict[str, Any] = {

@@ -10,8 +10,7 @@ from tests.marian_models import Shape
 
 from seqserve.errors import SeqserveError
 from seqserve_import.files import CheckpointError
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.loading import Loaded, load
+from seqserve_import.loading import Loaded, load, open_checkpoint
 from seqserve_import.marian_checkpoint import shortlist_of
 
 SHAPE = Shape()
