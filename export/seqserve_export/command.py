@@ -42,7 +42,7 @@ class ArtifactCommand(Generic[T]):
 
 
 def _export(options: ExportOptions) -> str:
-    from seqserve_export.export import export
+    from seqserve_export.pipeline import export
 
     return options.ready(export(options))
 
