@@ -23,10 +23,16 @@ from typing import IO, cast
 from seqserve.errors import OptionError
 from seqserve.files import replaceable
 from seqserve.options import flag_of, option, parse
-from seqserve_model.corpora import LARGEST, Row, number_pairs, read_manythings, read_tatoeba
 from seqserve_model.data import Pair, normalise
 from seqserve_model.options import SearchOptions
-from seqserve_model.parallel_text import read_split
+from seqserve_model.parallel_text import (
+    LARGEST,
+    Row,
+    number_pairs,
+    read_manythings,
+    read_split,
+    read_tatoeba,
+)
 from seqserve_model.recipe import Recipe
 
 _ABOUT = """\
