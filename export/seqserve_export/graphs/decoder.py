@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from seqserve_export import operators
 from seqserve_export.fp16_conversion import dtype_of
-from seqserve_export.graphs.projections import qkv_projections, ssru_projections
+from seqserve_export.graphs import qkv_projections, ssru_projections
 from seqserve_export.quantization import cache_scales, precision_of
 from seqserve_model.attention import split_heads
 from seqserve_model.config import DecoderCell
