@@ -1,12 +1,16 @@
-"""Every method for generation and scores: ``python clients/examples/python/sync.py [TARGET]``."""
+"""Every method for generation and scores, then lines of standard input, many at once.
 
+python clients/examples/python/calls.py [TARGET] < lines.txt
+"""
+
+import asyncio
 import sys
 
-from seqserve import Client, InvalidArgument, SeqserveError
+from seqserve import AsyncClient, Client, InvalidArgument, SeqserveError
 
 
-def main(target: str) -> None:
-    """Calls the server at ``target``."""
+def call_each(target: str) -> None:
+    """Calls the server at ``target`` by one method after the other."""
     with Client(target, timeout_s=10.0) as client:
         for model in client.models():
             print(f"{model.name}/{model.version} is {model.state.value}: {model.description}")
@@ -39,9 +43,23 @@ def main(target: str) -> None:
             print(f"refused, as it should be: {error}")
 
 
+async def call_many(target: str) -> None:
+    """Prints an answer for every non-empty line of standard input, in order.
+
+    The server decodes them together; the client holds at most a few hundred at a time, so the input
+    may be of any length.
+    """
+    sources = (line.strip() for line in sys.stdin if line.strip())
+    async with AsyncClient(target) as client:
+        async for result in client.generate_many(sources, concurrency=64):
+            print(result.text, flush=True)
+
+
 if __name__ == "__main__":
+    address = sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"
     try:
-        main(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051")
+        call_each(address)
+        asyncio.run(call_many(address))
     except SeqserveError as error:
         # The base class of all errors of seqserve.
         raise SystemExit(str(error)) from None
