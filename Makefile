@@ -143,12 +143,11 @@ build/stubs: $(PROTOC_VENV)/.ready
 	rm -rf $@ && mkdir -p $@/clients/python $@/import
 	$(call protoc,proto,$@/clients/python) $(PROTOS)
 	$(call protoc,seqserve/open_inference=proto/inference,$@/clients/python) $(FOREIGN_PROTOS)
-	$(call protoc,seqserve_import/tokenizers/pb=proto/pieces,$@/import) $(FILE_PROTOS)
-	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py $@/import/seqserve_import/tokenizers/pb/*_grpc.py  # no service
-	$(PROTOC_VENV)/bin/python -B proto/generate_options.py $@
+	$(call protoc,seqserve_import/tokenizers=proto/pieces,$@/import) $(FILE_PROTOS)
+	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py $@/import/seqserve_import/tokenizers/*_grpc.py  # no service
 	$(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I proto --include_source_info \
 	  --descriptor_set_out=$@.pb $(PROTOS)
-	$(PROTOC_VENV)/bin/python -B proto/generate_comments.py $@.pb $@
+	$(PROTOC_VENV)/bin/python -B proto/generate.py $@.pb $@
 protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from bench.provenance import Provenance
-from bench.tables import Table, document, fill_page, parts_of
+from bench.tables import Provenance, Table, document, fill_page, parts_of
 from seqserve.processes import available_cores
 
 _REPORT = Path(__file__).parent / "report.json"

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bench.drivers.marian import MarianModel, quantize, student_folder
 from seqserve_import.families.marian_native import EPSILON, FIRST_LAYER, weight_names
-from seqserve_import.marian.weights import SETTINGS, Bin
-from seqserve_import.weights import their_name
+from seqserve_import.loading import their_name
+from seqserve_import.marian_weights import SETTINGS, Bin
 from seqserve_model.config import (
     Activation,
     DecoderCell,

@@ -13,7 +13,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from seqserve.load.answer import Answer, percentile
+from seqserve.load import Answer, percentile
 from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.load.http_caller import HttpCaller, HttpForm
 from seqserve.requests import generate_request

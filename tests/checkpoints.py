@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import models, pre_tokenizers, processors
 from torch import nn
 
-from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+from seqserve_import.tokenizers.pieces_pb2 import Model
 
 Piece = Model.Piece
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+from seqserve_import.tokenizers.pieces_pb2 import Model
 
 Piece = Model.Piece
 Variables = dict[str, Any]

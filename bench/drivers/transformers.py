@@ -26,8 +26,8 @@ from bench.drivers import Driver, Rows
 from bench.drivers.ctranslate2 import check_decoder
 from seqserve_model.batches import padded
 from seqserve_model.config import Activation, Norm, NormPosition, PositionScheme, TransformerConfig
+from seqserve_model.decoding import batches_by_length, greedy_in_batches
 from seqserve_model.layers import DecoderLayer, EncoderLayer
-from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
 
 

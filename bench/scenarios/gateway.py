@@ -32,7 +32,7 @@ from bench.models import amend, shipped_artifacts
 from bench.requests import caller_of, everyday
 from bench.scenarios.online import in_turn
 from bench.tables import Table, shown, spread, spread_of_ratios
-from seqserve.load.answer import percentile
+from seqserve.load import percentile
 from seqserve.load.http_caller import HttpConnection
 from seqserve.load.loops import call
 from seqserve_server.artifact.manifest import Manifest

@@ -24,7 +24,7 @@ from bench.drivers.device_engines import ARTIFACT, Turn, kinds
 from bench.drivers.subprocess_driver import RemoteObject
 from bench.random_artifact import SHAPES, DeviceLimits, LimitsProbe, ModelWriter, Work, folder_name
 from bench.scenarios.gpu_cases import CASES, OURS, Case, Clock, Report, shown_limits
-from bench.scenarios.gpu_served import served
+from bench.served import serve_on_device
 from bench.tables import spread
 from seqserve.processes import available_cores
 
@@ -87,7 +87,7 @@ def measure(plan: Plan) -> Iterator[Report]:
 def _served(case: Case, plan: Plan, clock: Clock) -> Report:
     artifact = plan.folder / _place(case.shape, ARTIFACT)
     config = SHAPES[case.shape]
-    report = served(artifact, config, case.rows, case.length, plan.device)
+    report = serve_on_device(artifact, config, case.rows, case.length, plan.device)
     clock.say(
         f"{case.label}: {report['tokens_per_s']:,.0f} tokens/s, p50 {report['p50_ms']:.1f} ms,"
         f" p99 {report['p99_ms']:.1f} ms, ready after {report['ready_s']:.1f} s"

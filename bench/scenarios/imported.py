@@ -34,7 +34,7 @@ from bench.tables import Table, shown, spread_of_ratios
 from seqserve.processes import available_cores
 from seqserve_export.options import Precision
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.importing import load
+from seqserve_import.loading import load
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions

@@ -37,7 +37,7 @@ from bench.requests import (
     http_caller_of,
 )
 from bench.tables import Table
-from seqserve.load.answer import Answer, Caller
+from seqserve.load import Answer, Caller
 from seqserve.load.arrivals import draw_for, random_arrivals, within
 from seqserve.load.loops import call, closed_loop, open_loop
 from seqserve_server.artifact.manifest import Manifest

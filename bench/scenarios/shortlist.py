@@ -29,7 +29,7 @@ from bench.models import MARIAN_BASE, marian_base, random_sources
 from bench.scenarios.offline import FORCED, Case, Weights, builds, write_artifacts
 from bench.tables import Table
 from seqserve.processes import available_cores
-from seqserve_export.shortlist.attach import write_shortlist
+from seqserve_export.shortlist import write_shortlist
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from seqserve_export.forced_decoding import agreement, score_targets
 from seqserve_export.options import Scales
 from seqserve_export.quantization import Calibration, QuantizedLinear, Range
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.batches import padded
-from seqserve_model.search import greedy
+from seqserve_model.decoding import agreement, greedy, score_targets
 from seqserve_model.transformer import Transformer
 
 _BATCH_ROWS = 64

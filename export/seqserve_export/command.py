@@ -42,7 +42,7 @@ class ArtifactCommand(Generic[T]):
 
 
 def _export(options: ExportOptions) -> str:
-    from seqserve_export.export import export
+    from seqserve_export.pipeline import export
 
     return options.ready(export(options))
 
@@ -65,7 +65,7 @@ examples:
 
 
 def _shortlist(options: ShortlistOptions) -> str:
-    from seqserve_export.shortlist.learn import make_shortlist
+    from seqserve_export.shortlist_learning import make_shortlist
 
     return f"{make_shortlist(options)}: ready to serve in place of {options.artifact}"
 

@@ -23,13 +23,18 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seqserve_export.forced_decoding import TargetScores, agreement, score_targets
 from seqserve_export.tolerance import TOLERANCES, mean_difference, sensitivity
 from seqserve_model.batches import padded
 from seqserve_model.cpu import trim_memory
 from seqserve_model.data import Pair
+from seqserve_model.decoding import (
+    TargetScores,
+    agreement,
+    batches_by_length,
+    greedy_in_batches,
+    score_targets,
+)
 from seqserve_model.evaluate import score
-from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import SCORER, Manifest, is_small
 from seqserve_server.artifact.records import SelfTest, Verification

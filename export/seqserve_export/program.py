@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from seqserve_export.fp16_conversion import dtype_of
+from seqserve_export.graphs import GROUP
 from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepRows
 from seqserve_export.graphs.one_pass import EncoderGraph, ScorerGraph
-from seqserve_export.graphs.projections import GROUP
 from seqserve_export.graphs.step_outputs import (
     OUTPUTS,
     FullOutputs,

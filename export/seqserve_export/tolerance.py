@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seqserve.errors import SeqserveError
-from seqserve_export.forced_decoding import TargetScores, score_targets
+from seqserve_model.decoding import TargetScores, score_targets
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.records import Verification
 
@@ -30,7 +30,7 @@ def sensitivity(
     Args:
         model: In evaluation mode.
         sources: Token ids, the end token last.
-        targets: The targets of :func:`seqserve_export.forced_decoding.score_targets`. scores: Its
+        targets: The targets of :func:`seqserve_model.decoding.score_targets`. scores: Its
         result for the unchanged model.
     """
     random = torch.Generator().manual_seed(1)

@@ -1,49 +1,43 @@
 """Turns a checkpoint into an artifact that a server can load."""
 
-from __future__ import annotations
-
+import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from seqserve.errors import OptionError
+from seqserve.files import read_text
 from seqserve_export.artifact import Description, declared, new_place
 from seqserve_export.calibration import calibrate, choose_scales
 from seqserve_export.options import Precision, Scales
 from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
 from seqserve_export.quantization import Calibration, Range, quantize_in_place
-from seqserve_export.shortlist.attach import NewShortlist
+from seqserve_export.shortlist import NewShortlist
 from seqserve_export.tolerance import ParityError
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.families import family_of
-from seqserve_import.family import Family
-from seqserve_import.files import CheckpointError
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.generation import not_taken, recommended_options
-from seqserve_import.languages import pair_of, template_of
-from seqserve_import.marian.checkpoint import shortlist_of
+from seqserve_import.generation import recommended_options
+from seqserve_import.languages import pair_of
+from seqserve_import.loading import Loaded, load, load_model, open_checkpoint
+from seqserve_import.marian_checkpoint import shortlist_of
 from seqserve_import.options import ImportOptions
-from seqserve_import.sentences import read_sentences, write_sentences
-from seqserve_import.tokenizers.convert import check_tokens, convert, convert_target, pieces_of
-from seqserve_import.tokenizers.special import language_of
-from seqserve_import.weights import check_tables, input_limits, load_model
+from seqserve_import.tokenizers.convert import check_tokens, pieces_of
 from seqserve_model.checkpoint import current_commit
 from seqserve_model.config import TransformerConfig
 from seqserve_model.cpu import trim_memory
 from seqserve_model.data import Pair
+from seqserve_model.decoding import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.records import Provenance, Template
-from seqserve_server.contract.errors import truncated_list
 from seqserve_server.text.tokenizer import Tokenizer
 
 _MAX_DECODING_LENGTH = 128
 """Target tokens of a sentence of the proof: text without sense may never come to an end."""
-_FILLERS = ("<mask", "<unused", "madeupword")
-"""Beginnings of tokens that mean nothing in a target."""
+_SHORTEST_WRITTEN, _LONGEST_WRITTEN = 2, 24
+_MAX_WRITTEN = 64
+_BATCH_ROWS = 32
 
 
 def import_checkpoint(options: ImportOptions) -> Path:
@@ -120,6 +114,57 @@ def _held_out(options: ImportOptions, loaded: Loaded) -> HeldOut:
     )
 
 
+def read_sentences(path: Path, limit: int) -> list[Pair]:
+    """Reads sentences, one a line, each with its translation after a TAB if it has one.
+
+    Raises:
+        OptionError: The file cannot be read, or is empty.
+    """
+    lines = read_text(path, "--data").splitlines()
+    columns = [line.split("\t") for line in lines if line.strip()][:limit]
+    if not columns:
+        raise OptionError(f"--data: {path}: holds no sentence")
+    return [Pair(cells[0].strip(), "".join(cells[1:2]).strip()) for cells in columns]
+
+
+def write_sentences(
+    model: Transformer, tokenizer: Tokenizer, unusable: Collection[int], limit: int
+) -> list[Pair]:
+    """Lets a model write sentences: half are drawn words, half its answers to them.
+
+    Such text says nothing of how well it translates, but it brings every part of the network to
+    work, which is enough to compare two computations.
+
+    Args:
+        unusable: Tokens that are not drawn. limit: Maximum number of sentences; never more than 64.
+
+    Raises:
+        OptionError: All that it writes is empty.
+    """
+    draw, limit = random.Random(1), min(limit, _MAX_WRITTEN)
+    tokens = [
+        token
+        for token in range(tokenizer.vocabulary_size)
+        if token not in unusable and not tokenizer.is_hidden(token)
+    ]
+    longest = min(_LONGEST_WRITTEN, model.config.max_source_length - 1)
+    texts = [
+        tokenizer.decode(draw.choices(tokens, k=draw.randint(_SHORTEST_WRITTEN, longest)))
+        for _ in range(-(-limit // 2))
+    ]
+    sources = [
+        tokenizer.truncate(ids, model.config.max_source_length)
+        for ids in tokenizer.encode_batch(texts)
+        if ids  # a model may read no end token
+    ]
+    written = greedy_in_batches(model, sources, longest, _BATCH_ROWS)
+    texts += [tokenizer.decode(ids) for ids in written]
+    usable = dict.fromkeys(text for text in map(str.strip, texts) if text)
+    if not usable:
+        raise OptionError("--data: the model writes no text to prove it with; name a file")
+    return [Pair(text, "") for text in usable][:limit]
+
+
 def _rounding(options: ImportOptions, loaded: Loaded, pairs: Sequence[Pair]) -> Rounding:
     """Chooses the scales of int8; the weights of the model are not to be used after that."""
     if options.precision is not Precision.INT8:
@@ -142,98 +187,6 @@ def _rounding(options: ImportOptions, loaded: Loaded, pairs: Sequence[Pair]) -> 
 
 def _longest(config: TransformerConfig) -> int:
     return min(_MAX_DECODING_LENGTH, config.max_target_length)
-
-
-class Loaded(NamedTuple):
-    """A checkpoint as our model, in evaluation mode."""
-
-    model: Transformer
-    family: Family
-    tokenizer: Tokenizer
-    suppressed: list[int]
-    """Tokens that the model cannot generate."""
-    template: Template | None
-    """Its special tokens and languages."""
-    input_limits: dict[str, float]
-    """The largest absolute inputs of projections, as far as the checkpoint has them."""
-    symbols: set[str]
-    """Tokens that texts may spell, in addition to the pieces of the vocabulary."""
-    notes: list[str]
-    """Settings of the checkpoint that are not taken over, for the user."""
-
-
-def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded:
-    """Builds the model of a checkpoint, and its tokenizer.
-
-    Args:
-        max_source_length: In tokens, if the checkpoint has no limit.
-
-    Raises:
-        CheckpointError: A part of the checkpoint is missing, left over or does not fit.
-        OptionError: The checkpoint already has a limit.
-    """
-    family = family_of(checkpoint)
-    if max_source_length is not None:
-        family = family.with_max_source_length(max_source_length)
-    check_tables(checkpoint, family)
-    config, kind = family.config, checkpoint.config.text("model_type")
-    folder = checkpoint.folder
-    source_size = config.source_vocabulary_size or None
-    raw = convert(folder, kind, config.source_tokens)
-    target = convert_target(folder, kind, config.vocabulary_size)
-    try:
-        tokenizer = Tokenizer(raw, config.vocabulary_size, target, source_size=source_size)
-    except OptionError as error:
-        raise CheckpointError(f"{folder}: {error}") from None
-    if tokenizer.eos_id != config.eos_id:
-        raise checkpoint.generation.wrong(
-            "eos_token_id", f"is not the id of </s> in the tokenizer, {tokenizer.eos_id}"
-        )
-    suppressed = _suppressed(checkpoint, tokenizer, config.vocabulary_size)
-    family = family.suppress_tokens(suppressed, tokenizer.unk_id)
-    model = load_model(checkpoint, family)
-    added = {token.content: token.special for token in raw.get_added_tokens_decoder().values()}
-    template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary, added)
-    limits = input_limits(checkpoint, family, model)
-    return Loaded(
-        model=model,
-        family=family,
-        tokenizer=tokenizer,
-        suppressed=suppressed,
-        template=template,
-        input_limits=limits,
-        symbols={token for token, is_special in added.items() if not is_special},
-        notes=_notes(checkpoint, config, template, added),
-    )
-
-
-def _notes(
-    checkpoint: Checkpoint,
-    config: TransformerConfig,
-    template: Template | None,
-    added: Collection[str],
-) -> list[str]:
-    names = not_taken(checkpoint.generation, config.eos_id)
-    notes = [f"not taken over        {', '.join(names)}"] if names else []
-    known = template or Template()
-    taken = {*known.source_languages.values(), *known.target_languages.values()}
-    if others := sorted(token for token in added if token not in taken and language_of(token)):
-        notes.append(f"not used as languages {truncated_list(others)}")
-    return notes
-
-
-def _suppressed(checkpoint: Checkpoint, tokenizer: Tokenizer, size: int) -> list[int]:
-    """Lists the tokens that must not be generated.
-
-    They are rows of the embeddings without a token, placeholder tokens, and tokens that the
-    checkpoint's settings exclude. As in ``generate()``, the end token is never a bad word.
-    """
-    named, settings = tokenizer.vocabulary, checkpoint.recommended
-    fillers = {token_id for token_id, token in named.items() if token.startswith(_FILLERS)}
-    words = settings.number_lists("bad_words_ids")
-    bad = {word[0] for word in words if len(word) == 1} - {tokenizer.eos_id}
-    excluded = fillers | bad | {*settings.numbers("suppress_tokens")}
-    return [token_id for token_id in range(size) if token_id not in named or token_id in excluded]
 
 
 def _calibrated(loaded: Loaded, sources: Sequence[list[int]]) -> Calibration:

@@ -11,10 +11,10 @@ import langcodes
 
 from seqserve.language_codes import folded
 from seqserve_import.checkpoint import Checkpoint, Settings
-from seqserve_import.ctranslate2.checkpoint import CTranslate2Checkpoint, package_pair
+from seqserve_import.ctranslate2_checkpoint import CTranslate2Checkpoint, package_pair
 from seqserve_import.files import read_optional_object
 from seqserve_import.generation import forced_first_token
-from seqserve_import.marian.checkpoint import MarianCheckpoint
+from seqserve_import.marian_checkpoint import MarianCheckpoint
 from seqserve_import.tokenizers.special import TAG, language_of
 from seqserve_server.artifact.records import Template
 

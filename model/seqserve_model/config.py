@@ -69,7 +69,7 @@ class DecoderCell(Enum):
     ATTENTION = "attention"
     """Self-attention to all of them, as in the paper; its cache grows with the target."""
     SSRU = "ssru"
-    """A recurrent unit with one vector of state; see :mod:`seqserve_model.ssru`."""
+    """A recurrent unit with one vector of state; see :class:`seqserve_model.layers.SSRU`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

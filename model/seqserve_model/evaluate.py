@@ -20,8 +20,8 @@ from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve_model.checkpoint import RunDirectory, load_run
 from seqserve_model.data import Pair, read_pairs
+from seqserve_model.decoding import greedy_in_batches
 from seqserve_model.options import EvaluateOptions, Tokenize, Weights
-from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import FILE as MANIFEST
 from seqserve_server.contract.options import DecodingOptions

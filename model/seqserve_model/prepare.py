@@ -21,12 +21,18 @@ from pathlib import Path
 from typing import IO, cast
 
 from seqserve.errors import OptionError
-from seqserve.files import replaceable
+from seqserve.files import written_whole
 from seqserve.options import flag_of, option, parse
-from seqserve_model.corpora import LARGEST, Row, number_pairs, read_manythings, read_tatoeba
 from seqserve_model.data import Pair, normalise
 from seqserve_model.options import SearchOptions
-from seqserve_model.parallel_text import read_split
+from seqserve_model.parallel_text import (
+    LARGEST,
+    Row,
+    number_pairs,
+    read_manythings,
+    read_split,
+    read_tatoeba,
+)
 from seqserve_model.recipe import Recipe
 
 _ABOUT = """\
@@ -125,20 +131,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def prepare(rows: Iterable[Row], out: Path) -> Counts:
     """Cleans rows and writes them as TSV; raises an error without rows."""
     counts = Counts()
-    place = replaceable(out)
-    draft = place.with_name(f"{place.name}.tmp")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _create(draft, packed=out.suffix == ".gz") as file:
-            for row in _clean(rows, counts):
-                file.write("\t".join(row).rstrip("\t") + "\n")
+    with _created(out) as file:
+        for row in _clean(rows, counts):
+            file.write("\t".join(row).rstrip("\t") + "\n")
         if not counts.written:
             raise OptionError(f"{out}: nothing to write; {counts}")
-        draft.replace(place)
-    except OSError as error:
-        raise OptionError(f"{out}: cannot be written: {error.strerror}") from None
-    finally:
-        draft.unlink(missing_ok=True)
     return counts
 
 
@@ -201,14 +198,18 @@ def _clean(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:
 
 
 @contextlib.contextmanager
-def _create(path: Path, *, packed: bool) -> Iterator[IO[str]]:
-    with contextlib.ExitStack() as stack:
-        binary: IO[bytes] = stack.enter_context(path.open("wb"))
-        if packed:
-            # No name and no time in the header: equal pairs give equal files.
-            archive = gzip.GzipFile(filename="", mode="wb", fileobj=binary, mtime=0)
-            binary = cast(IO[bytes], stack.enter_context(archive))
-        yield stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
+def _created(path: Path) -> Iterator[IO[str]]:
+    if path.suffix != ".gz":
+        with written_whole(path, "w", newline="\n") as text:
+            yield text
+        return
+    with (
+        written_whole(path) as file,
+        # No name and no time in the header: equal pairs give equal files.
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as archive,
+        io.TextIOWrapper(cast(IO[bytes], archive), encoding="utf-8", newline="\n") as text,
+    ):
+        yield text
 
 
 def _say(text: str) -> None:

@@ -14,7 +14,7 @@ from seqserve.command.load import measured, send_load
 from seqserve.command.load_options import LoadOptions
 from seqserve.command.main import main
 from seqserve.errors import Unreachable
-from seqserve.load.answer import Caller
+from seqserve.load import Caller
 from seqserve.load.load import Load
 from seqserve.load.rate_search import RateSearch
 from seqserve.retry import RetryPolicy

@@ -12,7 +12,7 @@ from tests.support.process import ServerProcess
 
 from seqserve import Client, Result
 from seqserve_export.parity import HeldOut
-from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
+from seqserve_export.shortlist import NewShortlist, attach_shortlist
 from seqserve_model.data import Pair
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.engine.shortlist import Shortlist

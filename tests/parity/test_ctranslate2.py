@@ -14,9 +14,8 @@ from tests.checkpoints import TOKENS
 from torch.nn.utils.rnn import pad_sequence
 
 from seqserve_import.command import main as import_main
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.importing import Loaded, load
-from seqserve_model.search import greedy_in_batches
+from seqserve_import.loading import Loaded, load, open_checkpoint
+from seqserve_model.decoding import greedy_in_batches
 from seqserve_server import Offline
 from seqserve_server.artifact.manifest import Manifest
 

@@ -16,9 +16,8 @@ from tests.support.process import ServerProcess
 from seqserve import Client
 from seqserve_export.capitals import likeness
 from seqserve_import.command import main
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.importing import Loaded, load
-from seqserve_import.marian.weights import Bin
+from seqserve_import.loading import Loaded, load, open_checkpoint
+from seqserve_import.marian_weights import Bin
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.offline.offline import Offline

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ctranslate2_files import content_of
 
-from seqserve_import.ctranslate2.weights import ModelBin
+from seqserve_import.ctranslate2_weights import ModelBin
 from seqserve_import.files import CheckpointError
 
 pytestmark = pytest.mark.hypothesis

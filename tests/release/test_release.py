@@ -128,7 +128,7 @@ def test_what_trains_exports_imports_and_draws(install: Install) -> None:
     environment.run("seqserve", "prepare", "--numbers", "300", "--out", "numbers.tsv")
     environment.run("seqserve", "plot", "positions", "rotary", "--out", "positions.svg")
     assert (environment.empty / "positions.svg").stat().st_size > 1000
-    modules = "seqserve_model.train, seqserve_export.export, seqserve_import.importing"
+    modules = "seqserve_model.train, seqserve_export.pipeline, seqserve_import.importing"
     environment.run("python", "-c", f"import {modules}")
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from seqserve import notebook
+from seqserve import pictures
 
 Rows = list[list[float]]
 """Weights of one head ``[queries, keys]``."""
@@ -79,7 +79,7 @@ class AttentionResult:
 
     def _repr_html_(self) -> str:
         """Draws the attention in a notebook: the mean over the heads of the last layer."""
-        return notebook.page_of_attention(self, {kind: parts_of(self, kind) for kind in Kind})
+        return pictures.page_of_attention(self, {kind: parts_of(self, kind) for kind in Kind})
 
 
 def parts_of(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from seqserve import notebook
+from seqserve import pictures
 
 
 class StopReason(Enum):
@@ -283,7 +283,7 @@ class Result:
         return self.hypotheses[0].warnings
 
     def _repr_html_(self) -> str:
-        return notebook.page_of_result(self)
+        return pictures.page_of_result(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

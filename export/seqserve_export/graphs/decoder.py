@@ -10,12 +10,11 @@ from torch.nn import functional as F
 
 from seqserve_export import operators
 from seqserve_export.fp16_conversion import dtype_of
-from seqserve_export.graphs.projections import qkv_projections, ssru_projections
+from seqserve_export.graphs import qkv_projections, ssru_projections
 from seqserve_export.quantization import cache_scales, precision_of
-from seqserve_model import ssru
 from seqserve_model.attention import split_heads
 from seqserve_model.config import DecoderCell
-from seqserve_model.layers import Sublayer
+from seqserve_model.layers import Sublayer, ssru_step
 from seqserve_model.positions import (
     AlibiPositions,
     LearnedPositions,
@@ -143,7 +142,7 @@ class DecoderGraph(nn.Module):
         candidate, forget = (joint if self.is_flat else joint.squeeze(1)).chunk(2, dim=-1)
         [state] = cache.past
         # States are fp32 at any precision.
-        y, state = ssru.step(candidate.float(), forget.float(), state)
+        y, state = ssru_step(candidate.float(), forget.float(), state)
         updated.append(state)
         y = y.to(x.dtype)
         return y if self.is_flat else y[:, None]

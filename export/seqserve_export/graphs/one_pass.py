@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqserve_export import operators
-from seqserve_export.graphs.projections import cross_projections, qkv_projections
+from seqserve_export.graphs import cross_projections, qkv_projections
 from seqserve_model.attention import padding_mask, split_heads
 from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from seqserve_model.transformer import AttentionRecord, Place, Transformer, attend, project_self

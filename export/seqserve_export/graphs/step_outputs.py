@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from seqserve_export import operators
-from seqserve_export.graphs.projections import GROUP, project_tokens
+from seqserve_export.graphs import GROUP, project_tokens
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.limits import MAX_TOP_K
 

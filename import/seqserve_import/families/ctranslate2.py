@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqserve_import.checkpoint import MAX_WIDTH, Checkpoint
-from seqserve_import.ctranslate2.checkpoint import CTranslate2Checkpoint
+from seqserve_import.ctranslate2_checkpoint import CTranslate2Checkpoint
 from seqserve_import.families.bart import fairseq_sinusoids
 from seqserve_import.families.ctranslate2_shape import (
     BUCKETS,

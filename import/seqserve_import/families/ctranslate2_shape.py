@@ -3,7 +3,7 @@
 from typing import Any
 
 from seqserve_import.checkpoint import MAX_LAYERS
-from seqserve_import.ctranslate2.checkpoint import CTranslate2Checkpoint
+from seqserve_import.ctranslate2_checkpoint import CTranslate2Checkpoint
 from seqserve_import.families.t5 import GATED
 from seqserve_import.files import CheckpointError
 from seqserve_model.config import Activation, Norm, NormPosition, PositionScheme

@@ -13,7 +13,7 @@ from seqserve_import.family import (
     layer_names,
     with_extra_position,
 )
-from seqserve_import.marian.checkpoint import MarianCheckpoint, Vocabularies
+from seqserve_import.marian_checkpoint import MarianCheckpoint, Vocabularies
 from seqserve_model.config import DecoderCell, NormPosition, PositionScheme, TransformerConfig
 
 _NAMES = NAMES["marian"]

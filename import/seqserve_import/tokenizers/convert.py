@@ -10,7 +10,7 @@ import tokenizers
 from seqserve_export.tolerance import ParityError
 from seqserve_import.files import CheckpointError
 from seqserve_import.tokenizers import ctranslate2, marian, sentence_pieces
-from seqserve_import.tokenizers.added import read_settings
+from seqserve_import.tokenizers.special import read_settings
 from seqserve_import.tokenizers.vocabulary_files import (
     BYTE_LEVEL_FILES,
     WORD_PIECES_FILE,

@@ -11,7 +11,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, processors
 
-from seqserve_import.ctranslate2.checkpoint import (
+from seqserve_import.ctranslate2_checkpoint import (
     CTranslate2Checkpoint,
     model_folder,
     package_pair,

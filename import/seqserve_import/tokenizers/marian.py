@@ -14,10 +14,9 @@ import tokenizers
 from tokenizers import AddedToken, models, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_object
-from seqserve_import.marian.checkpoint import MarianFolder, Vocabularies, is_spm
-from seqserve_import.tokenizers.added import with_added
+from seqserve_import.marian_checkpoint import MarianFolder, Vocabularies, is_spm
 from seqserve_import.tokenizers.segmentation import controls_of, read_pieces, segmenter
-from seqserve_import.tokenizers.special import around
+from seqserve_import.tokenizers.special import around, with_added
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 TARGET_VOCABULARY = "target_vocab.json"

@@ -5,7 +5,7 @@ from pathlib import Path
 from tokenizers import Regex, decoders, normalizers
 
 from seqserve_import.files import AGAIN, CheckpointError
-from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+from seqserve_import.tokenizers.pieces_pb2 import Model
 
 SPACE = "▁"
 

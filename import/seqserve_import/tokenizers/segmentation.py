@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, read_bytes
 from seqserve_import.tokenizers.normalization import SPACE, decoder, normalizer
-from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+from seqserve_import.tokenizers.pieces_pb2 import Model
 from seqserve_import.tokenizers.special import NEEDED, around
 from seqserve_server.text.vocabulary import UNK
 

@@ -13,10 +13,17 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_object
-from seqserve_import.tokenizers.added import agrees, read_settings, read_size, with_added
-from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+from seqserve_import.tokenizers.pieces_pb2 import Model
 from seqserve_import.tokenizers.segmentation import Piece, controls_of, read_pieces, segmenter
-from seqserve_import.tokenizers.special import LANGUAGES, around, respelled
+from seqserve_import.tokenizers.special import (
+    LANGUAGES,
+    agrees,
+    around,
+    read_settings,
+    read_size,
+    respelled,
+    with_added,
+)
 from seqserve_server.text.vocabulary import EOS, PAD, UNK
 
 

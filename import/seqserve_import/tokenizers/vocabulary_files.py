@@ -12,8 +12,16 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from seqserve.errors import OptionError
 from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_bytes, read_object
-from seqserve_import.tokenizers.added import Vocabulary, add_missing, read_settings, with_added
-from seqserve_import.tokenizers.special import CONTROLS, around, check, respelled
+from seqserve_import.tokenizers.special import (
+    CONTROLS,
+    Vocabulary,
+    add_missing,
+    around,
+    check,
+    read_settings,
+    respelled,
+    with_added,
+)
 from seqserve_server.text.library import parsed
 from seqserve_server.text.vocabulary import BOS, EOS, UNK
 

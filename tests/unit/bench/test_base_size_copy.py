@@ -7,7 +7,7 @@ import torch
 from bench.base_size_copy import enlarged, give_languages
 
 from seqserve_model.config import TransformerConfig
-from seqserve_model.search import greedy_in_batches
+from seqserve_model.decoding import greedy_in_batches
 from seqserve_model.transformer import Transformer
 
 SMALL = TransformerConfig(

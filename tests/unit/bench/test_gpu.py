@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import random_artifact
+from bench import random_artifact, served
 from bench.drivers.device_engines import StepTime, Turn
 from bench.models import MARIAN_BASE
 from bench.random_artifact import DeviceLimits, LimitsProbe, Work
-from bench.scenarios import gpu, gpu_served
+from bench.scenarios import gpu
 from bench.scenarios.gpu import Plan
 from bench.scenarios.gpu_cases import CASES, LENGTH, Case, tables
 from tests.tiny import cut_down
@@ -21,8 +21,8 @@ TINY = cut_down(MARIAN_BASE)
 @pytest.mark.parity
 def test_engines_decode_a_shape_or_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(random_artifact.SHAPES, "Marian base", TINY)
-    monkeypatch.setattr(gpu_served, "_SECONDS", 0.5)
-    monkeypatch.setattr(gpu_served, "_SOURCES", 2_000)
+    monkeypatch.setattr(served, "_SECONDS", 0.5)
+    monkeypatch.setattr(served, "_SOURCES", 2_000)
     labels = ["marian-base:2", "marian-base:2:beam", "marian-base:2:served"]
     cases = [Case.parse(label) for label in labels]
     plan = Plan(device="cpu", rounds=1, cases=cases, folder=tmp_path)

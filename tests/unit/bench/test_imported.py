@@ -8,8 +8,8 @@ from bench.scenarios.imported import Engine, EngineRun
 from tests import checkpoints as small
 
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.importing import load
-from seqserve_model.search import greedy_in_batches
+from seqserve_import.loading import load
+from seqserve_model.decoding import greedy_in_batches
 from seqserve_server.contract.options import DecodingOptions
 
 LENGTH = 10

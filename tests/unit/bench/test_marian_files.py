@@ -6,8 +6,7 @@ import torch
 from bench.marian_files import CONVENTIONS, words, write_floats, write_vocabulary
 from tests.random_weights import random_model
 
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.importing import load
+from seqserve_import.loading import load, open_checkpoint
 from seqserve_model.config import Activation, DecoderCell, Norm, NormPosition, TransformerConfig
 from seqserve_model.transformer import Transformer
 

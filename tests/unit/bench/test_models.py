@@ -22,7 +22,7 @@ from tests import tiny
 from tests.step_graphs import steps_only
 
 from seqserve_model.config import NormPosition, TransformerConfig
-from seqserve_model.search import greedy_in_batches
+from seqserve_model.decoding import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine

@@ -7,7 +7,7 @@ import pytest
 from bench.requests import Run, Series, check_answers, highest_rate, steady_rate
 from bench.scenarios import online
 
-from seqserve.load.answer import Answer
+from seqserve.load import Answer
 
 
 def answer(due_s: float, total_s: float) -> Answer:

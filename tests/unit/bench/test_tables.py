@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from bench.__main__ import _tables, main
-from bench.provenance import Provenance
-from bench.tables import Table, document, fill_page, parts_of, shown, spread_of_ratios
+from bench.tables import Provenance, Table, document, fill_page, parts_of, shown, spread_of_ratios
 
 from seqserve import __version__
 

@@ -14,7 +14,7 @@ from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import Calibration, QuantizedLinear, Range, quantize
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.config import Activation, NormPosition, TransformerConfig
-from seqserve_model.search import greedy
+from seqserve_model.decoding import greedy
 from seqserve_model.transformer import Transformer
 from seqserve_server.text.tokenizer import Tokenizer
 

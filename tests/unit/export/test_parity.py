@@ -9,12 +9,12 @@ import torch
 from tests.tiny import SENTENCES
 
 from seqserve_export import parity
-from seqserve_export.forced_decoding import TargetScores
 from seqserve_export.options import Caches, Scales
 from seqserve_export.parity import Candidate, HeldOut, choose_self_test, verify
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_export.tolerance import ParityError, check_tolerance
 from seqserve_model.data import Pair
+from seqserve_model.decoding import TargetScores
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact import manifest as manifest_file
 from seqserve_server.artifact.records import SelfTest, Verification

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnxscript import ir
 from torch import Tensor, nn
 
-from seqserve_export.graphs.projections import GROUP, project_tokens
+from seqserve_export.graphs import GROUP, project_tokens
 from seqserve_export.options import Scales
 from seqserve_export.program import Input, Program
 from seqserve_export.quantization import QuantizedLinear, Range

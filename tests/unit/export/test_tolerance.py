@@ -5,10 +5,10 @@ import pytest
 import torch
 from tests.tiny import SENTENCES
 
-from seqserve_export.forced_decoding import TargetScores, score_targets
 from seqserve_export.options import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_export.tolerance import ParityError, check_tolerance, mean_difference, sensitivity
+from seqserve_model.decoding import TargetScores, score_targets
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.records import Verification
 from seqserve_server.text.tokenizer import Tokenizer

@@ -14,8 +14,8 @@ from seqserve_import import importing
 from seqserve_import.adapter import AdaptedCheckpoint
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.files import CheckpointError
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.importing import import_checkpoint, load
+from seqserve_import.importing import import_checkpoint
+from seqserve_import.loading import load, open_checkpoint
 from seqserve_import.options import ImportOptions
 
 CONFIG = {"peft_type": "LORA", "r": 2, "lora_alpha": 6, "base_model_name_or_path": "org/base"}

@@ -20,9 +20,8 @@ from tests import marian_models
 
 from seqserve_import import files
 from seqserve_import.files import CheckpointError
-from seqserve_import.folders import open_checkpoint
-from seqserve_import.importing import load
-from seqserve_import.marian.weights import Npz
+from seqserve_import.loading import load, open_checkpoint
+from seqserve_import.marian_weights import Npz
 
 _SIDES = ("encoder", "decoder")
 CONFIG: dict[str, Any] = {
@@ -194,7 +193,7 @@ def test_arrays_larger_than_their_file_are_refused(
     write: Callable[[zipfile.ZipFile], None],
     message: str,
 ) -> None:
-    monkeypatch.setattr("seqserve_import.marian.weights.MAX_BYTES", 1 << 16)
+    monkeypatch.setattr("seqserve_import.marian_weights.MAX_BYTES", 1 << 16)
     with zipfile.ZipFile(tmp_path / "model.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         write(archive)
     with pytest.raises(CheckpointError, match=rf"model\.npz: cannot be read: {message}"):

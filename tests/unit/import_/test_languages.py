@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.files import CheckpointError
 from seqserve_import.languages import pair_of, template_of
-from seqserve_import.marian.checkpoint import MarianCheckpoint, MarianFolder
+from seqserve_import.marian_checkpoint import MarianCheckpoint, MarianFolder
 from seqserve_server.artifact.records import Template
 
 

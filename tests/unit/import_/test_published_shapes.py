@@ -10,7 +10,7 @@ from tests.unit.import_.tokenizers import checkpoints, corpus
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.importing import Loaded, load
+from seqserve_import.loading import Loaded, load
 
 transformers = pytest.importorskip("transformers")
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.files import CheckpointError
-from seqserve_import.importing import load
+from seqserve_import.loading import load
 
 Weights = dict[str, Tensor]
 QUERY = "model.encoder.layers.0.self_attn.q_proj.weight"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqserve.errors import OptionError
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.importing import Loaded, load
+from seqserve_import.loading import Loaded, load
 
 SEEDS = range(5)
 LENGTHS = torch.tensor([9, 3, 6])

@@ -13,7 +13,7 @@ from transformers import GenerationConfig
 from seqserve_export.artifact import Description
 from seqserve_export.pipeline import write_artifact
 from seqserve_import.checkpoint import Checkpoint
-from seqserve_import.importing import Loaded, load
+from seqserve_import.loading import Loaded, load
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine

@@ -12,10 +12,10 @@ from seqserve.errors import OptionError, SeqserveError
 from seqserve_export import artifact, pipeline
 from seqserve_export.restore import restore
 from seqserve_export.tolerance import ParityError
-from seqserve_import import importing
+from seqserve_import import loading
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
-from seqserve_import.importing import load
+from seqserve_import.loading import load
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
 from seqserve_server.engine.local_engine import LocalEngine
@@ -140,7 +140,7 @@ def test_an_artifact_that_does_not_serve_is_not_written(
     template: Template,
     message: str,
 ) -> None:
-    monkeypatch.setattr(importing, "template_of", lambda *arguments: template)
+    monkeypatch.setattr(loading, "template_of", lambda *arguments: template)
     with pytest.raises(SeqserveError, match=message):
         again("--sentences", "8")
     assert not list((tmp_path / "models").iterdir())

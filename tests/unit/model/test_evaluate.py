@@ -12,6 +12,7 @@ from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
 from seqserve_model.command import evaluate as main
 from seqserve_model.data import Pair, write_pairs
+from seqserve_model.decoding import greedy
 from seqserve_model.evaluate import (
     TorchTranslator,
     evaluate,
@@ -20,7 +21,6 @@ from seqserve_model.evaluate import (
     torch_device,
 )
 from seqserve_model.options import EvaluateOptions, Tokenize
-from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
 from seqserve_server.artifact.manifest import Manifest

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
-from seqserve_model.search import greedy
+from seqserve_model.decoding import greedy
 from seqserve_model.transformer import Transformer
 
 pytestmark = pytest.mark.slow

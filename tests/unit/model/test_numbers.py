@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from seqserve_model.corpora import number_pairs, spell
+from seqserve_model.parallel_text import number_pairs, spell
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.rounding import assert_same
 from torch import Tensor
 
-from seqserve_model.ssru import SSRU, scan, step
+from seqserve_model.layers import SSRU, scan, ssru_step
 
 B, W = 3, 8
 
@@ -56,7 +56,7 @@ def test_steps_are_a_pass() -> None:
     cell, x, state = SSRU(W, 12), torch.randn(B, 9, W), torch.randn(B, W)
     outputs, last = cell(x, state)
     for token in range(9):
-        output, state = step(cell.input(x[:, token]), cell.forget(x[:, token]), state)
+        output, state = ssru_step(cell.input(x[:, token]), cell.forget(x[:, token]), state)
         assert_same(output, outputs[:, token])
     assert_same(state, last)
 

@@ -18,9 +18,9 @@ import seqserve_model.train
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, load_run, read_tensors
 from seqserve_model.command import train as main
-from seqserve_model.corpora import number_pairs
 from seqserve_model.data import Pair, Split, read_pairs, write_pairs
 from seqserve_model.evaluate import TorchTranslator, evaluate
+from seqserve_model.parallel_text import number_pairs
 
 pytestmark = pytest.mark.slow
 

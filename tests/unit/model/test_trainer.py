@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from seqserve_model.batches import Batch, Examples
 from seqserve_model.checkpoint import RunDirectory
 from seqserve_model.config import TransformerConfig
-from seqserve_model.corpora import number_pairs
 from seqserve_model.evaluate import score
+from seqserve_model.parallel_text import number_pairs
 from seqserve_model.recipe import Metric, Recipe
 from seqserve_model.trainer import Corpora, End, Trainer, TrainingError, Validation, batch_loss
 from seqserve_model.transformer import Transformer

@@ -20,13 +20,13 @@ from typing import TypeAlias
 
 from seqserve import requests, responses
 from seqserve._async.calls import CallGroup
-from seqserve._concurrency.tasks import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve._transport.connection import Method
 from seqserve._transport.status import max_bytes_of, too_large
 from seqserve.arguments import BulkSource, checked_concurrency, checked_sources
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Result
 from seqserve.retry import Attempts
+from seqserve.tasks import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve.v1 import generation_pb2
 
 Request: TypeAlias = generation_pb2.GenerateBulkRequest

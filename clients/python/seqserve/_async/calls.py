@@ -28,15 +28,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from seqserve import responses
-from seqserve._concurrency import tasks
-from seqserve._concurrency.tasks import Event
+from seqserve import responses, tasks
 from seqserve._transport.connection import Method
 from seqserve._transport.status import client_closed
 from seqserve.arguments import WINDOW, checked_concurrency
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Piece
 from seqserve.retry import Attempts
+from seqserve.tasks import Event
 from seqserve.v1 import generation_pb2
 
 

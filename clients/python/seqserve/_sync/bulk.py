@@ -20,7 +20,6 @@ from itertools import count
 from typing import TypeAlias
 
 from seqserve import requests, responses
-from seqserve._concurrency.threads import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve._sync.calls import CallGroup
 from seqserve._transport.connection import Method
 from seqserve._transport.status import max_bytes_of, too_large
@@ -28,6 +27,7 @@ from seqserve.arguments import BulkSource, checked_concurrency, checked_sources
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Result
 from seqserve.retry import Attempts
+from seqserve.threads import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve.v1 import generation_pb2
 
 Request: TypeAlias = generation_pb2.GenerateBulkRequest

@@ -17,7 +17,7 @@ from seqserve.command.document_files import SourceFile
 from seqserve.command.load_options import DURATION_S, HIDDEN, Backend, LoadOptions
 from seqserve.command.progress import Progress, is_terminal
 from seqserve.files import label_of, read_text, replaceable, written_whole
-from seqserve.load.answer import Answer, Caller
+from seqserve.load import Answer, Caller
 from seqserve.load.arrivals import SENTENCES, moments_of, texts_of
 from seqserve.load.load import Load, Sent, send
 from seqserve.load.page import page

@@ -12,7 +12,7 @@ from seqserve import errors
 from seqserve.address import grpc_target
 from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, GenerateOptions
 from seqserve.command.connection import GenerateCallOptions, options_outside
-from seqserve.load.answer import Caller
+from seqserve.load import Caller
 from seqserve.load.grpc_callers import GrpcCaller, OpenInferenceCaller, parameters_of
 from seqserve.load.http_caller import HttpCaller, HttpForm
 from seqserve.load.result import GOODPUT_TIMES

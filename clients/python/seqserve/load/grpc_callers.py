@@ -21,7 +21,7 @@ from seqserve._transport.connection import Connection
 from seqserve._transport.status import error_of_call
 from seqserve.arguments import MAX_MESSAGE_BYTES
 from seqserve.errors import OptionError, Unreachable
-from seqserve.load.answer import Reply
+from seqserve.load import Reply
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 

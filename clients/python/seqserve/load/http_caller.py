@@ -16,7 +16,7 @@ from typing import Any, Self
 from seqserve.address import is_local
 from seqserve.auth import metadata_of
 from seqserve.errors import OptionError
-from seqserve.load.answer import Reply
+from seqserve.load import Reply
 from seqserve.tls import TLS
 
 _HEAD_END = b"\r\n\r\n"

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from seqserve.errors import SeqserveError
-from seqserve.load.answer import Answer, Caller
+from seqserve.load import Answer, Caller
 from seqserve.load.arrivals import Arrival, draw_for, random_arrivals, traced_arrivals, within
 from seqserve.load.loops import closed_loop, open_loop, precise_loop
 from seqserve.processes import Share, leave_interrupts, spawn

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from seqserve.load.answer import Answer, Caller
+from seqserve.load import Answer, Caller
 from seqserve.load.arrivals import Arrival
 
 PATIENCE_S = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from seqserve.load.answer import Answer, percentile
+from seqserve.load import Answer, percentile
 from seqserve.load.rate_search import Probe
 from seqserve.load.result import TIMES, times_of
 from seqserve.pictures import SERIES, style_sheet

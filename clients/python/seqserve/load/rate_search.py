@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from seqserve.load.answer import Answer, percentile
+from seqserve.load import Answer, percentile
 from seqserve.load.load import Load, Sent
 from seqserve.load.result import Result, finite, warnings_of
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqserve.load.answer import REFUSALS, Answer, percentile
+from seqserve.load import REFUSALS, Answer, percentile
 from seqserve.load.load import Sent
 
 Result = dict[str, Any]

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve.load.answer import percentile
+from seqserve.load import percentile
 
 
 def test_percentiles_are_values_that_were_seen() -> None:

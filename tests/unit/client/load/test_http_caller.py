@@ -8,7 +8,7 @@ import pytest
 from tests.certificates import Certificates
 
 from seqserve.errors import OptionError
-from seqserve.load.answer import Reply
+from seqserve.load import Reply
 from seqserve.load.http_caller import HttpCaller, HttpConnection, HttpFailure, HttpForm
 from seqserve.tls import TLS
 

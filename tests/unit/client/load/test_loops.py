@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from seqserve.load.answer import Answer, Reply
+from seqserve.load import Answer, Reply
 from seqserve.load.arrivals import Arrival
 from seqserve.load.grpc_callers import GrpcCaller
 from seqserve.load.loops import closed_loop, open_loop

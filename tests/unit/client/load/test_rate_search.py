@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from seqserve.load.answer import Answer
+from seqserve.load import Answer
 from seqserve.load.rate_search import Probe, best_of, broken_rate, highest_rate, p99_ms
 
 

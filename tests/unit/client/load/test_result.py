@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seqserve.load.answer import Answer
+from seqserve.load import Answer
 from seqserve.load.load import Sent
 from seqserve.load.page import Axis, page
 from seqserve.load.rate_search import Probe

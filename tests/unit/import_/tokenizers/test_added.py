@@ -11,7 +11,7 @@ from tests.unit.import_.tokenizers.comparing import served
 
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.files import CheckpointError
-from seqserve_import.importing import load
+from seqserve_import.loading import load
 from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_server.text.tokenizer import Tokenizer
 

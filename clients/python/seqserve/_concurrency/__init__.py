@@ -1,1 +1,0 @@
-"""Differences between tasks and threads: the only part of the client that is written twice."""

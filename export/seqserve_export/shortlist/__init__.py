@@ -1,1 +1,0 @@
-"""Lexical shortlists: learned from parallel text, proved, and attached to an artifact."""

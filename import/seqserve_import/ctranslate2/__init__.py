@@ -1,1 +1,0 @@
-"""Models of CTranslate2, and the packages of Argos that hold one."""

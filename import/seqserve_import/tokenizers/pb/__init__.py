@@ -1,1 +1,0 @@
-"""Generated from proto/pieces by `make proto`; never edited."""
