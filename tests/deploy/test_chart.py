@@ -77,7 +77,7 @@ def test_manifests_fit_their_schemas(
     assert [fault for each in rendered[name] if (fault := faults_of[json.dumps(each)])] == []
 
 
-def test_a_misspelt_field_is_found(
+def test_schemas_find_a_misspelt_field(
     misspelt: list[Manifest], faults_of: dict[str, str | None]
 ) -> None:
     assert misspelt
@@ -170,7 +170,9 @@ def test_the_gateway_takes_its_options(name: str, rendered: dict[str, list[Manif
 
 
 @releases
-def test_pods_have_no_other_rights(name: str, rendered: dict[str, list[Manifest]]) -> None:
+def test_pods_have_no_rights_they_do_not_need(
+    name: str, rendered: dict[str, list[Manifest]]
+) -> None:
     for deployment in (each for each in rendered[name] if each["kind"] == "Deployment"):
         spec = deployment["spec"]["template"]["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True

@@ -98,7 +98,9 @@ def test_oversized_metadata(channel: Any) -> None:
 
 
 @pytest.mark.parametrize(("method", "code"), [("Generate", "OK"), ("GenerateStream", "CANCELLED")])
-def test_client_that_reads_nothing_leaves(server: ServerProcess, method: str, code: str) -> None:
+def test_client_that_reads_nothing_and_leaves(
+    server: ServerProcess, method: str, code: str
+) -> None:
     labels = {"method": f"GenerationService.{method}", "code": code, "model": NAME}
     before = server.value("requests_total", **labels)
     headers = call(**{":path": f"/seqserve.v1.GenerationService/{method}"})
@@ -116,7 +118,7 @@ def test_goaway_text_of_a_client_is_not_logged(server: ServerProcess) -> None:
     assert "forged" not in server.stderr
 
 
-def test_server_is_idle_and_logged_no_text(
+def test_server_is_idle_and_has_logged_no_text(
     server: ServerProcess, channel: Any, client: Client
 ) -> None:
     health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())

@@ -51,7 +51,7 @@ def test_every_section_with_code_is_run() -> None:
 
 
 @pytest.mark.parametrize(("title", "printed"), PRINTED.items())
-def test_code_prints(
+def test_code_prints_what_the_page_says(
     run: Run, capsys: pytest.CaptureFixture[str], title: str, printed: str
 ) -> None:
     run(title)

@@ -26,7 +26,7 @@ async def translate(client: AsyncClient, after_some: Callable[[], None]) -> list
     return texts
 
 
-async def test_calls_of_a_killed_front_are_answered_by_another(
+async def test_calls_of_a_killed_front_are_answered_by_the_other(
     repository: Path, tmp_path: Path
 ) -> None:
     with ServerProcess(repository, tmp_path, "--front-processes", "2") as server:

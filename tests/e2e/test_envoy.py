@@ -88,7 +88,9 @@ def test_a_stream_is_server_sent_events(envoy: Envoy) -> None:
     assert last["result"]["hypotheses"][0]["text"] == TARGET
 
 
-def test_a_reader_who_leaves_ends_the_decoding(envoy: Envoy, servers: list[ServerProcess]) -> None:
+def test_a_reader_who_goes_away_ends_the_decoding(
+    envoy: Envoy, servers: list[ServerProcess]
+) -> None:
     body = {"source": f"{SOURCE} " * 2000}
     with envoy.client.stream("POST", "/v1/generate:stream", json=body) as answer:
         next(answer.iter_lines())
@@ -168,7 +170,7 @@ async def answers_of_many(envoy: Envoy) -> list[str]:
         return [result.text for result in await asyncio.gather(*calls)]
 
 
-def test_no_call_of_a_killed_server_is_lost(
+def test_no_call_is_lost_when_a_server_is_killed(
     envoy: Envoy, servers: list[ServerProcess], tmp_path: Path
 ) -> None:
     port = servers[0].target.rpartition(":")[2]

@@ -63,7 +63,7 @@ async def ask_all(
         return [result.text for result in await asyncio.gather(*calls)]
 
 
-def test_every_front_answers_as_one(
+def test_every_front_gives_the_answer_of_one(
     several: ServerProcess, repository: Path, tmp_path: Path
 ) -> None:
     answers = set(asyncio.run(ask_all(several)))

@@ -55,7 +55,9 @@ def test_answer_is_that_of_grpc(client: httpx.Client, shipped: ServerProcess) ->
     assert answer["hypotheses"][0]["score"] == pytest.approx(result.score, rel=1e-5)
 
 
-def test_left_and_late_calls_free_slots_and_others_are_ended(server: ServerProcess) -> None:
+def test_calls_that_are_left_or_late_free_the_slots_and_others_end_before_the_gateway_does(
+    server: ServerProcess,
+) -> None:
     ended = server.calls_by_code()["CANCELLED"]
     with gateway_of(server.target) as gateway, gateway.client() as client:
         with client.stream("POST", "/v1/generate:stream", json=ENDLESS) as answer:

@@ -92,7 +92,9 @@ def test_a_file_is_fetched_whichever_process_answers(shipped: ServerProcess) -> 
         assert httpx.get(url).status_code == 200
 
 
-def test_a_document_is_told_of_and_given_once_by_whichever_process(shipped: ServerProcess) -> None:
+def test_a_document_is_told_of_and_given_once_whichever_process_answers(
+    shipped: ServerProcess,
+) -> None:
     with family_of(shipped.target) as gateway:
         file = {"file": ("a.txt", b"The coffee tastes good.\n")}
         pair = {"source_lang": "EN", "target_lang": "DE"}

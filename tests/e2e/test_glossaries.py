@@ -27,7 +27,9 @@ def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         server.stop()
 
 
-def test_the_command_uses_one(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_glossaries_and_uses_one(
+    server: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = ["--target", server.target]
     assert main(["models", "--glossaries", *target]) == 0
     assert "drinks  en    de  1" in capsys.readouterr().out
@@ -36,7 +38,7 @@ def test_the_command_uses_one(server: ServerProcess, capsys: pytest.CaptureFixtu
     assert "Mokka" in capsys.readouterr().out
 
 
-def test_a_changed_file_is_read_and_a_broken_one_not_used(
+def test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_used(
     folder: Path, server: ServerProcess
 ) -> None:
     file = folder / "drinks.en-de.tsv"

@@ -93,7 +93,9 @@ def read_of(model: Any, source: str) -> list[int]:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_each_request_has_its_language(theirs: dict[str, Any], client: Client, source: str) -> None:
+def test_each_request_starts_with_its_language(
+    theirs: dict[str, Any], client: Client, source: str
+) -> None:
     model, texts = theirs[MBART], set()
     for code, start in STARTS:
         languages = {"source_language": "en", "target_language": code}
@@ -140,7 +142,9 @@ def expected_scores(model: Any, target: str) -> list[float]:
     return scores(model, [*numbers(TWO_SOURCE), end], [begin, *numbers(target), end])
 
 
-def test_answers_are_spelled_by_the_target(theirs: dict[str, Any], client: Client) -> None:
+def test_answers_are_spelled_by_the_targets_vocabulary(
+    theirs: dict[str, Any], client: Client
+) -> None:
     options: dict[str, Any] = {"max_decoding_length": TOKENS, "return_attention": True}
     answer = client.generate(TWO_SOURCE, model=TWO, **options)
     assert answer.text == " ".join(f"z{token}" for token in answer.token_ids)

@@ -62,7 +62,7 @@ def test_foreign_words_come_back_exactly_and_once(translator: Client, word: str)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_stream_of_several_sentences_has_what_it_keeps(
+def test_a_text_of_several_sentences_streams_with_what_it_keeps(
     translator: Client, beam_size: int
 ) -> None:
     source = "Hello {name}, welcome back! {count}: %s\nThe file a_b.txt of {name} is at https://a.example/b?c=1."

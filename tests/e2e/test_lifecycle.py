@@ -115,7 +115,9 @@ def test_invalid_option_is_named_before_models_are_loaded(
     assert "model loaded" not in stderr
 
 
-def test_idle_server_warns_of_a_misspelt_variable(repository: Path, tmp_path: Path) -> None:
+def test_idle_server_was_never_busy_and_warns_of_a_misspelt_variable(
+    repository: Path, tmp_path: Path
+) -> None:
     environment = {"SEQSERVE_SLOT": "4"}
     with ServerProcess(repository, tmp_path, environment=environment) as server:
         # The warm-up leaves no trace.

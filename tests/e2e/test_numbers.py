@@ -10,7 +10,7 @@ SOURCE = "We watched a film in 2019."
 CUT = {"max_decoding_length": 2, "segmentation": "none"}
 
 
-def test_an_answer_without_a_number_is_warned_of(
+def test_an_answer_that_lacks_a_number_is_warned_of(
     translator: Client, shipped: ServerProcess
 ) -> None:
     whole, cut = translator.generate(SOURCE), translator.generate(SOURCE, **CUT)

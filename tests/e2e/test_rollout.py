@@ -72,7 +72,7 @@ def test_swaps_under_load(swapping: ServerProcess, repository: Path, models: Pat
     assert swapping.value("model_info") == 1
 
 
-def test_broken_version_is_not_used(
+def test_broken_version_replaces_nothing(
     swapping: ServerProcess, repository: Path, models: Path
 ) -> None:
     draft = copy_version(repository, models.parent / "draft", 7)

@@ -192,7 +192,7 @@ def test_texts_are_divided_as_by_the_package(engine: LocalEngine, words: list[st
     assert engine.tokenizer.decode(ids) == "Clc1[nH]cc%10"
 
 
-def test_greedy_targets_are_theirs(
+def test_greedy_targets_are_those_of_the_package(
     engine: LocalEngine, theirs: Any, config: TransformerConfig
 ) -> None:
     sources = [engine.encode(molecule) for molecule in MOLECULES]
@@ -206,7 +206,9 @@ def test_greedy_targets_are_theirs(
 
 
 @torch.inference_mode()
-def test_scores_are_theirs(engine: LocalEngine, theirs: Any, config: TransformerConfig) -> None:
+def test_scores_are_those_of_the_package(
+    engine: LocalEngine, theirs: Any, config: TransformerConfig
+) -> None:
     for molecule, other in zip(MOLECULES, reversed(MOLECULES), strict=True):
         source = engine.encode(molecule)
         target = [config.bos_id, *engine.tokenizer.encode_target(other)]

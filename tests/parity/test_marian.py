@@ -218,7 +218,9 @@ def test_a_server_translates_with_it(models: Path, tmp_path: Path) -> None:
     assert [answer.text] == decoded(models / "2", SENTENCES[:1])
 
 
-def test_firefoxs_models_read_capitals_and_titles_as_their_import_recommends(models: Path) -> None:
+def test_firefoxs_models_read_capitals_and_title_case_as_their_import_recommends(
+    models: Path,
+) -> None:
     with Offline(models / "1", workers=1) as offline:
         assert offline.manifest.generation["lower_capitals"]
         without, lowered = likeness(offline, "en", "pt")

@@ -228,7 +228,9 @@ def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runt
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 11])
-def test_what_is_cancelled_leaves_its_neighbours_alone(tiny_runtime: Runtime, turns: int) -> None:
+def test_what_is_cancelled_leaves_its_neighbours_and_its_slots_alone(
+    tiny_runtime: Runtime, turns: int
+) -> None:
     beam = DecodingOptions(
         max_decoding_length=MAX_TARGET, beam_size=4, min_decoding_length=12, no_repeat_ngram_size=2
     )

@@ -34,7 +34,9 @@ class Counts(Observer):
 
 @settings(SETTINGS, max_examples=15)
 @given(plan=st.lists(arrivals_of(plain()), min_size=1, max_size=20), workers=st.integers(1, 3))
-def test_threads_decode_as_alone(tiny_runtime: Runtime, plan: list[Arrival], workers: int) -> None:
+def test_threads_decode_as_alone_and_leave_nothing_behind(
+    tiny_runtime: Runtime, plan: list[Arrival], workers: int
+) -> None:
     limits = EngineLimits(workers=workers, slots=4, max_queue=100, max_source_tokens_per_step=30)
     counts = Counts()
     engine = Engine(tiny_runtime, limits, keep, counts, str)

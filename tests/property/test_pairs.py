@@ -43,7 +43,9 @@ def serves(translator: Translator, source: str, target: str) -> bool:
 
 @examples(200)
 @given(TRANSLATORS)
-def test_legs_are_the_fewest_from_the_source_to_the_target(translators: list[Translator]) -> None:
+def test_legs_are_the_fewest_and_lead_from_the_source_to_the_target(
+    translators: list[Translator],
+) -> None:
     by_name = {each.name: each for each in translators}
     pairs = Pairs(translators, default="m1")
     for source, target in product(CODES, repeat=2):
@@ -66,7 +68,7 @@ def test_legs_are_the_fewest_from_the_source_to_the_target(translators: list[Tra
 
 @examples(100)
 @given(TRANSLATORS, st.randoms())
-def test_the_order_of_loading_does_not_count(
+def test_the_order_in_which_models_were_loaded_does_not_count(
     translators: list[Translator], rng: random.Random
 ) -> None:
     shuffled = translators.copy()
@@ -78,7 +80,9 @@ def test_the_order_of_loading_does_not_count(
 
 @examples(100)
 @given(TRANSLATORS)
-def test_pairs_are_served_as_listed_and_no_others(translators: list[Translator]) -> None:
+def test_every_listed_pair_is_served_as_listed_and_every_served_pair_is_listed(
+    translators: list[Translator],
+) -> None:
     pairs = Pairs(translators)
     listed = list(pairs.all())
     for source, target, legs in listed:

@@ -35,7 +35,9 @@ def test_a_text_equals_itself(text: str, language: str) -> None:
 
 @given(TEXTS, TEXTS, LANGUAGES, LANGUAGES)
 @examples(300)
-def test_differences_are_places_of_both(source: str, target: str, one: str, other: str) -> None:
+def test_differences_are_places_of_both_texts(
+    source: str, target: str, one: str, other: str
+) -> None:
     for pair in differences(source, target, one, other):
         assert pair.source or pair.target
         for text, quantity in zip((source, target), pair, strict=True):

@@ -44,7 +44,9 @@ def divided(text: str, segmentation: Segmentation) -> list[Part]:
 
 
 @given(TEXTS.filter(str.strip), SEGMENTATIONS)
-def test_every_character_is_in_one_segment_or_white(text: str, segmentation: Segmentation) -> None:
+def test_every_character_is_in_one_segment_or_is_white_space(
+    text: str, segmentation: Segmentation
+) -> None:
     end = 0
     for segment in divided(text, segmentation):
         assert not text[end : segment.span.begin].strip()
@@ -56,7 +58,9 @@ def test_every_character_is_in_one_segment_or_white(text: str, segmentation: Seg
 
 
 @given(TEXTS.filter(str.strip), SEGMENTATIONS)
-def test_answers_as_sources_join_to_the_text(text: str, segmentation: Segmentation) -> None:
+def test_answers_that_are_their_sources_join_to_the_text(
+    text: str, segmentation: Segmentation
+) -> None:
     joint = TextJoiner(text)
     pieces = [joint.add(each.span, text[slice(*each.span)]) for each in divided(text, segmentation)]
     assert "".join(pieces) + joint.rest() == text

@@ -57,7 +57,9 @@ def test_other_words_at_fp32_are_refused_unless_they_are_samples() -> None:
     assert Reverse.open_drivers == 0
 
 
-def test_the_layout_with_the_best_turn_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layout_with_the_best_turn_after_a_warm_up_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     speeds = {"warm-up only": [9.0, 1.0, 1.0], "first": [0.0, 3.0, 2.0], "best": [0.0, 1.0, 4.0]}
     monkeypatch.setattr(comparison, "speed", lambda driver, _: speeds[driver.name].pop(0))
     layouts: list[Build[list[int]]] = [partial(Reverse, name) for name in list(speeds)]

@@ -52,7 +52,9 @@ def test_engines_decode_a_shape_or_fail(tmp_path: Path, monkeypatch: pytest.Monk
     assert steps.rows[0][0] == "marian-base:2"
 
 
-def test_cases_are_left_out_after_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_are_left_out_when_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits = DeviceLimits("CPU", 1e9, 1e9)
     monkeypatch.setattr(gpu, "_prepare", lambda *_: limits)
     monkeypatch.setattr(Work, "of", lambda _: Work(1, 1))

@@ -31,7 +31,9 @@ def test_ctranslate2_gives_the_words_of_an_imported_model(family: str, tmp_path:
         assert driver.decode(sources) == expected
 
 
-def test_words_of_an_imported_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformers_gives_the_words_of_an_imported_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transformers import T5Config, T5ForConditionalGeneration
 
     shape = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}

@@ -46,7 +46,9 @@ def test_newest_is_the_highest_number_of_a_precision(tiny_artifact: Path, tmp_pa
 @pytest.mark.parametrize(
     ("convert", "engine"), [(CTranslate2Converter, "CTranslate2"), (marian_of, "transformers")]
 )
-def test_a_recurrent_decoder_is_of_marian(convert: Callable[[Any], Any], engine: str) -> None:
+def test_a_recurrent_decoder_is_refused_and_marian_named(
+    convert: Callable[[Any], Any], engine: str
+) -> None:
     model = tiny.make_ssru_model(tiny.make_tokenizer())
     with pytest.raises(ValueError, match=f"{engine} has no decoder with ssru; .* Marian"):
         convert(model)

@@ -21,7 +21,9 @@ def test_cores_double_up_to_all(cores: int, expected: list[tuple[int, int]]) -> 
 
 
 @pytest.mark.slow
-def test_layouts_serve_the_same_lines(tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layouts_decode_and_serve_the_same_sentences(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(requests, "MAX_DECODING_LENGTH", 20)
     monkeypatch.setattr(scaling, "mixed", lambda count: ["a b c", "b", "c a"] * (count // 3))
     plan = Plan(rounds=1, turn_s=0.3, layouts=[Layout.parse("2,1")], fronts=[2], callers=[8])
@@ -42,7 +44,9 @@ def test_layouts_serve_the_same_lines(tiny_artifact: Path, monkeypatch: pytest.M
     assert served.rows[-1][:2] == ["processes: 2, workers of each: 1", "2, 8"]
 
 
-def test_workers_get_the_same_lines(tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_worker_gets_the_same_sentences(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Any] = []
     monkeypatch.setattr(scaling, "EngineProcess", lambda *arguments: made.append(arguments))
     for number in range(2):

@@ -63,7 +63,9 @@ def test_server_that_does_not_start_says_why(module: Path, tmp_path: Path) -> No
         ServerProcess(STAND_IN, tmp_path / "log")
 
 
-def test_our_repository_holds_the_artifact_alone(tiny_artifact: Path, tmp_path: Path) -> None:
+def test_repository_of_our_server_holds_the_artifact_alone(
+    tiny_artifact: Path, tmp_path: Path
+) -> None:
     server = seqserve_server(tiny_artifact, tmp_path)
     repository = tmp_path / "models"
     assert server.name == "seqserve fp32"

@@ -49,7 +49,9 @@ def sizes(listed: Shortlist, rows: int) -> float:
     return statistics.fmean(len(listed.candidates(batch, (), size)) for batch in tokens)
 
 
-def test_a_map_has_a_line_for_what_is_always_allowed_and_for_each_token(tmp_path: Path) -> None:
+def test_a_map_has_a_line_for_what_is_always_allowed_and_for_each_source_token(
+    tmp_path: Path,
+) -> None:
     listed = Shortlist.of([0, 2], {5: [7, 9], 6: [8]})
     path = write_map(listed, tmp_path / "vmap.txt")
     assert path.read_text().splitlines() == ["\tt0 t2", "t5\tt7 t9", "t6\tt8"]

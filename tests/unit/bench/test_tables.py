@@ -102,7 +102,9 @@ def test_the_ratios_of_the_readme_are_those_of_the_tables() -> None:
     assert {ratio for cell in shown for ratio in re.findall(r"\d\.\d+", cell)} <= known
 
 
-def test_the_command_writes_a_page_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_a_page_from_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     speeds = [{"rows": 8, "peers": [peer(name) for name in ENGINES]}]
     report, page = tmp_path / "report.json", tmp_path / "page.md"
     provenance = {"marian": dataclasses.asdict(GIVEN)}
@@ -132,7 +134,9 @@ def test_help_names_parts_and_examples(
     assert word in capsys.readouterr().out
 
 
-def test_unknown_part(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_part_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", ["bench", "marian", "typo"])
     with pytest.raises(SystemExit):
         main()

@@ -163,7 +163,9 @@ def test_a_source_does_not_wait_for_others(server: FakeServer) -> None:
     assert [len(message.more) for message in server.messages] == [0] * 5
 
 
-def test_each_call_learns_how_many_the_server_reads(server: FakeServer, bulk: Bulk) -> None:
+def test_each_call_learns_by_itself_how_many_the_server_reads(
+    server: FakeServer, bulk: Bulk
+) -> None:
     """The next call may reach an older server."""
     sources = [f"n {number}" for number in range(100)]
     sources[50] = "busy 1 b"
@@ -186,7 +188,9 @@ def test_another_call_is_sent_the_sources_without_an_answer(server: FakeServer, 
 
 
 @pytest.mark.parametrize("concurrency", [2, 100])
-def test_an_unanswered_source_is_resent(server: FakeServer, bulk: Bulk, concurrency: int) -> None:
+def test_a_source_that_has_no_answer_for_now_is_sent_again(
+    server: FakeServer, bulk: Bulk, concurrency: int
+) -> None:
     sources = [f"later 2 {n}" if n % 7 == 0 else f"n {n}" for n in range(50)]
     assert texts(bulk(server.target, sources, concurrency=concurrency)) == capitals(sources)
     sent = Counter(request.source for request in server.requests)
@@ -252,7 +256,9 @@ def test_a_source_over_the_limit_on_bytes(server: FakeServer, bulk: Bulk) -> Non
     assert server.bulk_calls == 2
 
 
-def test_a_failing_input_is_raised_after_what_came_before(server: FakeServer, bulk: Bulk) -> None:
+def test_a_failing_input_is_raised_after_the_outcomes_before_it(
+    server: FakeServer, bulk: Bulk
+) -> None:
     def failing() -> Iterator[str]:
         yield "late a"
         yield "b"
@@ -464,7 +470,9 @@ def no_hypothesis(requests: Iterator[Any]) -> Iterator[Any]:
         (no_hypothesis, "no hypothesis"),
     ],
 )
-def test_a_response_that_breaks_the_contract_is_internal(serve: Serve, message: str) -> None:
+def test_a_response_that_breaks_the_contract_is_an_internal_error(
+    serve: Serve, message: str
+) -> None:
     with (
         Client(transport=Transport(serve)) as client,
         pytest.raises(InternalError, match=message),

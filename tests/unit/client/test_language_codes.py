@@ -47,7 +47,9 @@ def test_a_text_that_is_no_code_stays_as_it_is() -> None:
         ("", ["en"], None),
     ],
 )
-def test_a_code_finds_its_language(code: str, known: list[str], expected: str | None) -> None:
+def test_a_code_finds_the_one_of_its_language(
+    code: str, known: list[str], expected: str | None
+) -> None:
     assert code_among(code, known, {}) == expected
 
 

@@ -82,7 +82,7 @@ def test_a_flag_and_a_variable_have_the_same_effect(name: str, text: str, value:
         ("providers", ["cuda", "cpu"], "cuda cpu", [Provider.CUDA, Provider.CPU]),
     ],
 )
-def test_a_list_is_a_repeated_flag_or_a_quoted_variable(
+def test_a_list_is_a_repeated_flag_or_a_variable_quoted_as_in_a_shell(
     name: str, texts: list[str], variable: str, value: Any
 ) -> None:
     assert getattr(read(*(f"--{name}={text}" for text in texts)), name) == value
@@ -205,7 +205,9 @@ def test_two_dashes_before_arguments_of_other_types() -> None:
         (["--no-color", "load"], ("load", ["--no-color"])),
     ],
 )
-def test_a_command_may_be_among_flags(argv: list[str], split: tuple[str, list[str]]) -> None:
+def test_a_command_stands_before_between_or_after_flags(
+    argv: list[str], split: tuple[str, list[str]]
+) -> None:
     assert split_command(Options, argv, ["load", "unload"]) == split
 
 
@@ -298,7 +300,9 @@ def test_an_option_may_have_no_variable() -> None:
     assert parsed("--out", "x", "--mode", "b").mode == "b"
 
 
-def test_the_help_leaves_out_what_is_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_shows_what_is_required_and_leaves_out_what_is_hidden(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         parsed("--help")
     shown = capsys.readouterr().out

@@ -48,7 +48,9 @@ def v1(folder: str, quota: str = "300000") -> dict[str, str]:
         ({**v1("cpu/a"), "cpu.max": "200000 100000"}, "3:cpu:/a\n0::/\n", 2),
     ],
 )
-def test_least_of_quotas(tmp_path: Path, files: dict[str, str], member: str, cores: int) -> None:
+def test_the_least_of_affinity_and_all_quotas(
+    tmp_path: Path, files: dict[str, str], member: str, cores: int
+) -> None:
     for name, content in {f"sys/fs/cgroup/{name}": text for name, text in files.items()}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(content)

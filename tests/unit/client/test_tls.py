@@ -78,7 +78,9 @@ def test_a_server_that_is_another_is_refused(
         assert advised in advice_on(no.value)
 
 
-def test_several_servers_need_a_name(encrypted: FakeServer, certificates: Certificates) -> None:
+def test_several_servers_need_a_server_name(
+    encrypted: FakeServer, certificates: Certificates
+) -> None:
     target = f"{encrypted.target},{encrypted.target}"
     with pytest.raises(OptionError, match="--tls-server-name"):
         Client(target, tls=TLS(ca=certificates.ca))
@@ -109,7 +111,9 @@ def test_both_files_are_read(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 1])
-def test_a_missing_file_of_a_pair(certificates: Certificates, tmp_path: Path, missing: int) -> None:
+def test_a_file_of_a_pair_that_is_missing_is_named(
+    certificates: Certificates, tmp_path: Path, missing: int
+) -> None:
     pair = list(certificates.server)
     pair[missing] = tmp_path / "none"
     with pytest.raises(OptionError, match=rf"^{NAMES[missing]}: .*none cannot be read: No such"):
@@ -132,7 +136,9 @@ def test_half_a_file_is_refused(certificates: Certificates, tmp_path: Path, leng
         read_authorities(half, "--ca")
 
 
-def test_an_encrypted_key_is_refused(certificates: Certificates, tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_prompt(
+    certificates: Certificates, tmp_path: Path
+) -> None:
     certificate, key = certificates.server
     encrypted = tmp_path / "encrypted.key"
     command = ["openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:x", "-out", encrypted]

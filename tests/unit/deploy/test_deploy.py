@@ -106,7 +106,9 @@ def test_ports_are_the_defaults_of_the_server(compose: dict[str, Any]) -> None:
     assert scrape["dns_sd_configs"][0]["names"] == ["server"]
 
 
-def test_what_listens_to_all_means_it(compose: dict[str, Any], base: dict[str, Any]) -> None:
+def test_what_listens_to_all_says_that_it_means_it(
+    compose: dict[str, Any], base: dict[str, Any]
+) -> None:
     assert "SEQSERVE_HOST=0.0.0.0" in DOCKERFILE
     assert "SEQSERVE_INSECURE=true" in DOCKERFILE
     insecure = compose["server"]["environment"]["SEQSERVE_INSECURE"]
@@ -116,7 +118,7 @@ def test_what_listens_to_all_means_it(compose: dict[str, Any], base: dict[str, A
     assert guarded["server"]["environment"]["SEQSERVE_INSECURE"] == "false"
 
 
-def test_all_listen_at_one_address_of_a_value(
+def test_all_listen_at_one_address_which_a_value_changes(
     compose: dict[str, Any], base: dict[str, Any]
 ) -> None:
     variables = compose["server"]["environment"]
@@ -131,7 +133,9 @@ def test_all_listen_at_one_address_of_a_value(
     assert values["host"] == "0.0.0.0"
 
 
-def test_no_variables_of_a_service_of_its_name_are_set(deployment: dict[str, Any]) -> None:
+def test_no_variables_of_a_service_called_seqserve_reach_the_server(
+    deployment: dict[str, Any],
+) -> None:
     predictor = yaml.safe_load((ROOT / "deploy/kserve/service.yaml").read_text())["spec"][
         "predictor"
     ]

@@ -94,7 +94,9 @@ events = st.builds(
 
 @examples(40)
 @given(st.integers(1, SLOTS), st.lists(events, min_size=1, max_size=10))
-def test_rows_have_same_bits(pair: Pair, encoded: CrossKV, rows: int, history: list[Event]) -> None:
+def test_rows_that_join_and_leave_get_the_same_bits(
+    pair: Pair, encoded: CrossKV, rows: int, history: list[Event]
+) -> None:
     caches = [SlotCache(runtime, SLOTS) for runtime in pair]
     for cache in caches:
         for row in range(SLOTS):
@@ -129,7 +131,9 @@ def _stepped(
             yield from cache.top_tokens(np.array([row]))
 
 
-def test_no_step_gathers_what_is_known(tiny_int8_artifact: Path, exporter: Exporter) -> None:
+def test_no_step_gathers_or_turns_numbers_of_candidates(
+    tiny_int8_artifact: Path, exporter: Exporter
+) -> None:
     before, after = (
         onnx.load(path, load_external_data=False).graph
         for path in (exporter.traced_decoder("int8"), tiny_int8_artifact / "decoder.onnx")

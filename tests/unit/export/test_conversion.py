@@ -48,7 +48,9 @@ def test_version_is_converted_where_it_is(earlier: Path) -> None:
     assert list(upgrade(earlier)) == [f"{earlier}: is of format 3 already"]
 
 
-def test_version_in_another_folder(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_converted_into_another_folder(
+    earlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before, output = contents(earlier), earlier.with_name("3")
     assert command.upgrade([str(earlier), "--output", str(output)]) == 0
     assert capsys.readouterr().out == f"{output}: converted to format 3, from {earlier}\n"
@@ -81,7 +83,9 @@ def test_folder_without_versions_is_named(tmp_path: Path) -> None:
         ("manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), "format is 1"),
     ],
 )
-def test_damaged_version_stays(earlier: Path, file: str, change: Any, message: str) -> None:
+def test_damaged_version_stays_as_it_is(
+    earlier: Path, file: str, change: Any, message: str
+) -> None:
     (earlier / file).write_bytes(change((earlier / file).read_bytes()))
     before = contents(earlier)
     with pytest.raises(ArtifactError, match=message):
@@ -101,7 +105,9 @@ def test_version_that_answers_otherwise_is_not_replaced(earlier: Path) -> None:
     assert contents(earlier) == before
 
 
-def test_version_is_back_if_it_fails(earlier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_is_back_where_the_new_one_cannot_take_its_place(
+    earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = contents(earlier)
     rename = Path.rename
 

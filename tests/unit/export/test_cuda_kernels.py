@@ -43,12 +43,16 @@ def operators_of(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "known"), [("encoder", STEPS), ("decoder", STEPS), ("scorer", SCORER)]
 )
-def test_halves_have_all_kernels(tiny_fp16_artifact: Path, name: str, known: set[str]) -> None:
+def test_all_operators_of_an_artifact_of_halves_have_a_kernel(
+    tiny_fp16_artifact: Path, name: str, known: set[str]
+) -> None:
     assert operators_of(tiny_fp16_artifact / f"{name}.onnx") <= known | OF_SHAPES
 
 
 @pytest.mark.parametrize("precision", ONLY_ON_CPU)
-def test_other_precisions_lack_kernels(request: pytest.FixtureRequest, precision: str) -> None:
+def test_steps_of_other_precisions_have_operators_without_one(
+    request: pytest.FixtureRequest, precision: str
+) -> None:
     """As soon as they do not, fp16 is no longer the only precision for a GPU."""
     fixture = {"fp32": "tiny_artifact", "int8": "tiny_int8_artifact"}[precision]
     assert operators_of(request.getfixturevalue(fixture) / "decoder.onnx") >= ONLY_ON_CPU[precision]

@@ -186,7 +186,9 @@ def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str
         assert torch.equal(restored[name], weight), name
 
 
-def test_an_artifact_gives_weights_back(tiny_int8_artifact: Path, tiny_model: Transformer) -> None:
+def test_an_artifact_of_int8_gives_its_rounded_weights_back(
+    tiny_int8_artifact: Path, tiny_model: Transformer
+) -> None:
     restored = dict(restore(tiny_int8_artifact).named_parameters())
     for name, weight in tiny_model.named_parameters():
         # A step of the integers is at most this part of the largest sum of two neighbours.
@@ -195,7 +197,9 @@ def test_an_artifact_gives_weights_back(tiny_int8_artifact: Path, tiny_model: Tr
         assert weight.dim() < 2 or not torch.equal(restored[name], weight), name
 
 
-def test_languages_of_the_recipe_are_under_those_of_options(run: Path, export: object) -> None:
+def test_languages_are_those_of_the_recipe_under_those_of_the_options(
+    run: Path, export: object
+) -> None:
     recipe = {"data": {"path": "a.tsv"}, "languages": {"source": "en", "target": "de"}}
     write_json(RunDirectory(run).recipe, recipe)
     assert export("--target-language", "fr") == 0  # type: ignore[operator]

@@ -80,7 +80,9 @@ def test_positions_without_a_kernel_are_refused(shape: dict[str, Any]) -> None:
         halve(make_model(**shape))
 
 
-def test_candidates_have_all_tokens_logits_but_for_rounding(tiny_fp16_artifact: Path) -> None:
+def test_candidates_have_the_logits_of_the_whole_vocabulary_but_for_rounding(
+    tiny_fp16_artifact: Path,
+) -> None:
     """The CPU multiplies them by another kernel, of fp32, and rounds the result."""
     manifest = Manifest.load(tiny_fp16_artifact)
     runtime = Runtime(tiny_fp16_artifact, manifest, Provider.CPU, threads=1)

@@ -44,7 +44,9 @@ def stored(graphs: dict[str, onnx.ModelProto]) -> list[tuple[str, int, int]]:
     return places
 
 
-def test_external_data_is_one_file(graphs: dict[str, onnx.ModelProto], artifact: Path) -> None:
+def test_external_data_lies_within_the_one_file(
+    graphs: dict[str, onnx.ModelProto], artifact: Path
+) -> None:
     size = (artifact / WEIGHTS).stat().st_size
     weights = stored(graphs)
     assert len(weights) > 20
@@ -85,7 +87,9 @@ def test_large_constants_lie_outside_the_graphs(graphs: dict[str, onnx.ModelProt
                 assert len(attribute.t.raw_data) < LEAST_BYTES, node.name
 
 
-def test_file_holds_little_but_weights(graphs: dict[str, onnx.ModelProto], artifact: Path) -> None:
+def test_file_holds_the_weights_and_little_else(
+    graphs: dict[str, onnx.ModelProto], artifact: Path
+) -> None:
     intervals = sorted({(offset, offset + length) for _, offset, length in stored(graphs)})
     covered, end = 0, 0
     for start, stop in intervals:

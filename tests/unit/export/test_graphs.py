@@ -338,7 +338,9 @@ def exact_model(request: pytest.FixtureRequest, model_name: str) -> Transformer:
 
 
 @torch.no_grad()
-def test_scores_equal_torch(exact_model: Transformer, scored: list[np.ndarray]) -> None:
+def test_scorer_log_probabilities_equal_torch(
+    exact_model: Transformer, scored: list[np.ndarray]
+) -> None:
     logits = exact_model(SOURCE, LENGTHS, TARGET[:, :-1])
     expected = logits.log_softmax(-1).gather(2, TARGET[:, 1:, None])[:, :, 0]
     assert scored[0].shape == (2, 4)

@@ -32,6 +32,8 @@ def test_a_side_without_languages_gets_one_beside_those_of_the_other_side() -> N
         ("en", "de", "--target-language: de is not one of the model's: fra, por"),
     ],
 )
-def test_what_is_no_language_is_refused(source: str, target: str, message: str) -> None:
+def test_what_is_no_language_of_the_model_is_refused(
+    source: str, target: str, message: str
+) -> None:
     with pytest.raises(OptionError, match=message):
         declared(OPUS, source, target)

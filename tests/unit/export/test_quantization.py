@@ -176,7 +176,9 @@ def test_row_scale_is_as_close_as_rounding_allows(seen: Range, bias: bool) -> No
     ("seen", "lowest", "highest"),
     [(SIGNED, -128 * SIGNED.scale, 127 * SIGNED.scale), (UNSIGNED, 0.0, 255 * UNSIGNED.scale)],
 )
-def test_static_scale_cuts_off_the_unseen(seen: Range, lowest: float, highest: float) -> None:
+def test_static_scale_cuts_off_what_was_never_seen(
+    seen: Range, lowest: float, highest: float
+) -> None:
     linear = QuantizedLinear.of(make_linear(), seen, Scales.STATIC)
     x = 100 * normal(4, 16)
     assert torch.equal(linear(x), linear(x.clamp(lowest, highest)))
@@ -395,7 +397,9 @@ def test_model_that_is_rounded_in_place_drops_its_weights(
     assert all(torch.equal(state[name], expected[name]) for name in expected)
 
 
-def test_rounded_model_says_as_much(tiny_model: Transformer, tiny_calibration: Calibration) -> None:
+def test_rounded_model_says_almost_the_same(
+    tiny_model: Transformer, tiny_calibration: Calibration
+) -> None:
     source, lengths = torch.tensor([[9, 8, 7, 2]]), torch.tensor([4])
     target = torch.tensor([[1, 30, 40, 50, 60]])
     with torch.inference_mode():

@@ -56,7 +56,9 @@ def versions(model: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_shortlist_leaves_few_tokens(model: Path, options: ShortlistOptions) -> None:
+def test_a_version_with_a_shortlist_chooses_among_few_tokens(
+    model: Path, options: ShortlistOptions
+) -> None:
     folder = make_shortlist(options)
     assert folder.name == "2"
     assert versions(model) == ["1", "2"]

@@ -112,7 +112,9 @@ def test_scores_depend_neither_on_other_tokens_nor_on_other_rows(
 
 
 @pytest.mark.parametrize("threads", [2, MOST_THREADS])
-def test_threads(model: bytes, rows: np.ndarray, scores: np.ndarray, threads: int) -> None:
+def test_threads_change_nothing(
+    model: bytes, rows: np.ndarray, scores: np.ndarray, threads: int
+) -> None:
     project = opened(model, threads)
     for count in (1, GROUP, 3 * GROUP, 1000):
         tokens = drawn(count, count)
@@ -121,7 +123,9 @@ def test_threads(model: bytes, rows: np.ndarray, scores: np.ndarray, threads: in
             np.testing.assert_array_equal(some, scores[chosen][:, tokens])
 
 
-def test_one_word_may_be_frequent(project: Project, rows: np.ndarray, scores: np.ndarray) -> None:
+def test_one_word_may_be_asked_for_often(
+    project: Project, rows: np.ndarray, scores: np.ndarray
+) -> None:
     tokens = np.array([7, 7, VOCABULARY_SIZE - 1, 0, 7])
     some, _ = project(rows, tokens)
     np.testing.assert_array_equal(some, scores[:, tokens])

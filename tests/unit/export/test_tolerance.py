@@ -64,7 +64,9 @@ def test_judge_refuses_with_both_numbers(
         check_tolerance(dataclasses.replace(verification, **change), precision)
 
 
-def test_sensitive_model_may_differ_as_last_bits_do(verification: Verification) -> None:
+def test_sensitive_model_may_differ_by_a_multiple_of_what_last_bits_do(
+    verification: Verification,
+) -> None:
     differing = dataclasses.replace(verification, mean_logprob_difference=5e-3, tokens=10_000)
     check_tolerance(dataclasses.replace(differing, logprob_sensitivity=2e-3), "int8")
     for moved in (None, 1e-3):

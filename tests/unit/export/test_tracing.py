@@ -78,7 +78,9 @@ def test_operators_without_a_translation_are_decomposed(changes: bool) -> None:
     np.testing.assert_allclose(y, module(x).numpy(), rtol=1e-6)
 
 
-def test_a_translated_graph_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_whose_operators_have_translations_is_traced_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     decompose = Mock()
     monkeypatch.setattr(tracing, "_decompose", decompose)
     assert traced(Layers())

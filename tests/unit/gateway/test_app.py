@@ -20,7 +20,9 @@ PAGE = TestClient(Guard(PlainTextResponse("page"), ["Lab.example.com"]))
 
 
 @pytest.mark.parametrize("state", ["is_whole", "is_open"])
-async def test_ready_while_server_and_processes_take_calls(server: FakeServer, state: str) -> None:
+async def test_ready_while_the_server_answers_and_all_processes_take_calls(
+    server: FakeServer, state: str
+) -> None:
     gateway = gateway_of(server)
     async with opened(gateway, FORM) as client:
         assert (await client.get("/readyz")).status_code == 200
@@ -30,7 +32,9 @@ async def test_ready_while_server_and_processes_take_calls(server: FakeServer, s
         assert (await client.get("/health")).status_code == 503
 
 
-async def test_alive_without_a_server_not_ready(client: AsyncClient, server: FakeServer) -> None:
+async def test_not_ready_without_a_server_but_alive(
+    client: AsyncClient, server: FakeServer
+) -> None:
     server.stop()
     assert (await client.get("/readyz")).status_code == 503
     assert (await client.get("/healthz")).text == "alive\n"
@@ -65,7 +69,9 @@ async def test_probe_needs_no_place_among_the_calls(server: FakeServer) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/v2", 404), ("GET", "/v1/generate", 405)]
 )
-async def test_unknown_path(client: AsyncClient, method: str, path: str, status: int) -> None:
+async def test_path_that_is_not_there(
+    client: AsyncClient, method: str, path: str, status: int
+) -> None:
     answer = await client.request(method, path, headers={"x-request-id": "i-1"})
     assert answer.json()["detail"].endswith("; /docs lists all paths")
     assert (answer.status_code, answer.json()["status"]) == (status, status)

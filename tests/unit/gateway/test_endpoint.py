@@ -57,7 +57,9 @@ async def test_fault_of_an_endpoint_shows_an_id_and_no_secret(
     assert answer.json()["id"] in caplog.text
 
 
-async def test_each_call_has_token_id_and_trace(client: AsyncClient, server: FakeServer) -> None:
+async def test_every_call_carries_the_token_the_id_and_the_trace(
+    client: AsyncClient, server: FakeServer
+) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"authorization": "Bearer abc", "x-request-id": "i-1", "traceparent": trace}
     answer = await client.post("/shout", json={"q": "a"}, headers=headers)
@@ -67,7 +69,9 @@ async def test_each_call_has_token_id_and_trace(client: AsyncClient, server: Fak
     assert answer.headers["x-request-id"] == "i-1"
 
 
-async def test_requests_do_not_mix_their_tokens(client: AsyncClient, server: FakeServer) -> None:
+async def test_requests_at_a_time_do_not_mix_their_tokens(
+    client: AsyncClient, server: FakeServer
+) -> None:
     await asyncio.gather(
         *(client.post("/shout", json={"q": f"late {n}", "api_key": f"k{n}"}) for n in range(8))
     )
@@ -89,7 +93,9 @@ async def test_malformed_token_is_refused_and_not_replaced(server: FakeServer, t
 
 
 @pytest.mark.parametrize("own", ["a b", "ü", "x" * 65, ""])
-async def test_id_that_no_log_holds(client: AsyncClient, server: FakeServer, own: str) -> None:
+async def test_id_that_a_log_could_not_hold_is_replaced(
+    client: AsyncClient, server: FakeServer, own: str
+) -> None:
     headers = {"x-request-id": own.encode()}
     answer = await client.post("/shout", json={"q": "a"}, headers=headers)
     given = answer.headers["x-request-id"]

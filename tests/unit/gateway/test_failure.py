@@ -63,7 +63,9 @@ def test_address_of_the_server_is_not_shown() -> None:
     [("PERMISSION_DENIED", 403), ("RESOURCE_EXHAUSTED", 429),
      ("UNAVAILABLE", 503), ("INTERNAL", 500)],
 )  # fmt: skip
-def test_statuses_are_those_that_clients_know(code: str, status: int) -> None:
+def test_translation_services_have_the_statuses_that_their_clients_know(
+    code: str, status: int
+) -> None:
     response = reason_as("message", "key")(Failure(code, "why"), "i1")
     assert (response.status_code, json.loads(bytes(response.body))) == (status, {"message": "why"})
 

@@ -46,7 +46,9 @@ async def test_detected_language_is_told(client: AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(("q", "languages"), [("a", ["en"]), (["a", "가"], ["ko"]), ("ö", [])])
-async def test_language_of_texts_is_detected(q: str | list[str], languages: list[str]) -> None:
+async def test_language_of_a_text_or_of_several_together_is_detected(
+    q: str | list[str], languages: list[str]
+) -> None:
     async with translating("en-de", "ko-en") as (client, _):
         answer = await client.post("/detect", json={"q": q})
         missing = await client.post("/detect", json={})

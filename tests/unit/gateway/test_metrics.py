@@ -51,7 +51,9 @@ def test_process_that_takes_the_place_of_another_one_counts_on(tmp_path: Path) -
     assert sample(other, "seqserve_http_requests_total") == 3
 
 
-def test_files_and_memory_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_memory_are_those_of_the_parent_and_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     metrics = Metrics(0, tmp_path)
     for gauge in (metrics.connections, metrics.in_progress):
         gauge.set_function(lambda: 0)

@@ -28,7 +28,9 @@ def events_of(text: str) -> list[tuple[str, Any]]:
     return found
 
 
-async def test_generate_gives_the_servers_message(client: AsyncClient, server: FakeServer) -> None:
+async def test_generate_gives_the_message_of_the_server(
+    client: AsyncClient, server: FakeServer
+) -> None:
     body = {"source": "a b", "options": {"num_hypotheses": 2, "beam_size": 2}}
     got = await client.post("/v1/generate", json=body)
     (request,) = server.requests

@@ -88,7 +88,9 @@ def test_what_is_no_number_is_a_text() -> None:
         ),
     ],
 )
-def test_misfit_is_refused_by_its_field(body: str | bytes, field: str, reason: str) -> None:
+def test_misfit_is_refused_by_the_name_of_its_field(
+    body: str | bytes, field: str, reason: str
+) -> None:
     with pytest.raises(Failure) as refused:
         read(body)
     assert (refused.value.status, refused.value.field) == (400, field)

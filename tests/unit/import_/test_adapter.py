@@ -67,7 +67,7 @@ def merged(base: Path, folder: Path, changes: dict[str, np.ndarray]) -> Checkpoi
         ({"alpha_pattern": {f"^model.{UP}": 9, "layers.0.fc1": 1, "j": 5}}, (6 / 2, 9 / 3)),
     ],
 )
-def test_updates(
+def test_updates_are_added(
     tmp_path: Path, base: Path, changes: dict[str, Any], scales: tuple[float, float]
 ) -> None:
     weights = factors(base, QUERY, 2) | factors(base, UP, 3)
@@ -104,7 +104,9 @@ def test_an_output_that_was_trained_leaves_the_embeddings_as_they_are(
     torch.testing.assert_close(after.target_embedding.weight, before.target_embedding.weight)
 
 
-def test_imports_it_adapted(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_imported_model_is_the_adapted_one(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     adapter = write(tmp_path / "formal", factors(base, QUERY, 2))
     written: list[Any] = []
 
@@ -148,7 +150,9 @@ SQUARE = np.ones((2, 2), np.float32)
         ({}, {f"{UP}.bias": SQUARE}, r"fc1\.bias has the shape \[2, 2\], and model"),
     ],
 )
-def test_not_merged(tmp_path: Path, base: Path, changes: Any, weights: Any, message: str) -> None:
+def test_what_cannot_be_merged_is_named(
+    tmp_path: Path, base: Path, changes: Any, weights: Any, message: str
+) -> None:
     adapter = write(tmp_path / "adapter", factors(base, QUERY, 2) | weights, **changes)
     with pytest.raises(CheckpointError, match=message):
         AdaptedCheckpoint(base, adapter)

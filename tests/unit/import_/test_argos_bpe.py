@@ -45,7 +45,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.mark.parametrize(("text", "tokens", "joined"), GOLDEN["sentences"])
-def test_pieces_are_argos(tokenizer: Tokenizer, text: str, tokens: list[str], joined: str) -> None:
+def test_texts_are_divided_and_joined_as_by_argos(
+    tokenizer: Tokenizer, text: str, tokens: list[str], joined: str
+) -> None:
     vocabulary = [*CONTROLS, *GOLDEN["vocabulary"]]
     ids = [vocabulary.index(token) for token in tokens]
     is_divided_alike = tokenizer.pieces(text).ids == ids

@@ -67,7 +67,9 @@ def test_models_are_called_by_their_paths_where_they_do_not_tell_their_pair(tmp_
     assert names_of(tmp_path, folders, prefix="ff-") == ["ff-tiny-a-b", "ff-base"]
 
 
-def test_models_are_called_by_their_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_called_by_their_pairs_unless_several_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pairs = {"1": ("en", "de"), "2": ("en", "fr"), "3": ("en", "de")}
     monkeypatch.setattr(collection, "languages_in", lambda folder: pairs[folder.name])
     folders = [tmp_path / name for name in pairs]
@@ -122,7 +124,9 @@ def test_sentences_are_those_of_the_source_language(
 
 
 @pytest.mark.parametrize("option", ["source_language", "description"])
-def test_options_for_one_model(tmp_path: Path, run: Callable[..., str], option: str) -> None:
+def test_what_describes_one_model_is_refused_for_many(
+    tmp_path: Path, run: Callable[..., str], option: str
+) -> None:
     firefox(tmp_path / "all" / "ende", "ende")
     with pytest.raises(OptionError, match=f"--{option.replace('_', '-')}: is for one model"):
         run(tmp_path / "all", **{option: "x"})

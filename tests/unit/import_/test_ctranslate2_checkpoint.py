@@ -46,7 +46,9 @@ def test_opennmt_reads_sources_without_an_end_token(tmp_path: Path) -> None:
         ({"decoder_start_token": "</s>"}, [7, 9, 3]),
     ],
 )
-def test_settings_add_to_a_source(tmp_path: Path, config: dict[str, Any], ids: list[int]) -> None:
+def test_the_settings_say_what_is_added_to_a_source(
+    tmp_path: Path, config: dict[str, Any], ids: list[int]
+) -> None:
     assert loaded(write(tmp_path, **config)).tokenizer.encode(TEXT) == ids
 
 
@@ -126,7 +128,9 @@ def test_older_files_have_no_settings_and_lists_of_lines(tmp_path: Path) -> None
         ),
     ],
 )
-def test_what_has_no_counterpart(tmp_path: Path, name: str, value: Any, message: str) -> None:
+def test_what_has_no_counterpart_is_refused_by_its_name(
+    tmp_path: Path, name: str, value: Any, message: str
+) -> None:
     with pytest.raises(CheckpointError, match=message) as refused:
         loaded(write(tmp_path, changed(**{name: value})))
     assert "\n" not in str(refused.value)
@@ -158,7 +162,9 @@ def test_a_variable_that_is_missing_is_named(tmp_path: Path) -> None:
         (json.dumps(TOKENS[4:]), "its target vocabulary has no </s>"),
     ],
 )
-def test_a_misfit_of_vocabularies_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_a_vocabulary_that_does_not_fit_is_refused(
+    tmp_path: Path, content: str, message: str
+) -> None:
     (write(tmp_path) / "shared_vocabulary.json").write_text(content)
     with pytest.raises(CheckpointError, match=message):
         loaded(tmp_path)
@@ -173,7 +179,9 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("codes", "pair"), [(("en", "de"), ("en", "de")), (("en", "zt"), ("en", "zh-Hant"))]
 )
-def test_package_languages(tmp_path: Path, codes: tuple[str, str], pair: tuple[str, str]) -> None:
+def test_a_package_of_argos_names_its_languages(
+    tmp_path: Path, codes: tuple[str, str], pair: tuple[str, str]
+) -> None:
     package = ctranslate2_files.write_package(tmp_path, write(tmp_path / "m"), *codes)
     assert languages_in(package) == pair
     with unpacked(package) as folder:

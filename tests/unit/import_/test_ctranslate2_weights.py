@@ -110,7 +110,9 @@ RANK = COUNT + 4 + 2 + 9
         ),
     ],
 )
-def test_a_damaged_or_foreign_file_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_damaged_or_of_another_kind_is_refused(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
     with pytest.raises(CheckpointError, match=rf"model\.bin: .*{message}") as refused:
         opened(tmp_path, content)
     assert "\n" not in str(refused.value)

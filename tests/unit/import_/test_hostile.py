@@ -65,7 +65,9 @@ def read(folder: Path, **config: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("model_type", ["bart", "marian", "m2m_100"])
-def test_a_size_of_no_model(folder: Path, model_type: str, name: str, value: int) -> None:
+def test_a_size_that_no_model_has_is_refused(
+    folder: Path, model_type: str, name: str, value: int
+) -> None:
     with pytest.raises(CheckpointError, match=rf"config\.json: {name} is not from 0 to .*{value}"):
         read(folder, **CONFIG | {"model_type": model_type, name: value})
 
@@ -110,7 +112,9 @@ def test_what_is_no_file_is_never_opened(folder: Path, name: str, target: str) -
         load(open_checkpoint(folder))
 
 
-def test_a_too_large_file_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_is_not_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files.read_bytes, "__defaults__", (1000,))
     with pytest.raises(CheckpointError, match=r"config\.json: holds more than 1,000 bytes"):
         read(folder, **CONFIG, padding="x" * 1000)
@@ -154,7 +158,9 @@ def test_deep_yaml_is_refused(tmp_path: Path) -> None:
         files.read_mapping(tmp_path / "vocab.yml", b"a: " + b"[" * DEEP)
 
 
-def test_a_packed_file_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compressed_file_is_expanded_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     marian_models.write(tmp_path, marian_models.Shape())
     (tmp_path / "vocab.spm").unlink()
     with gzip.open(tmp_path / "vocab.spm.gz", "wb") as file:

@@ -106,7 +106,9 @@ def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, i
     return peaks
 
 
-def test_memory_is_that_of_the_checkpoint(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
+def test_memory_of_an_import_is_that_of_its_checkpoint(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
     size = _write(tmp_path / "large")
     assert 150e6 < size < 200e6
     _, small = make_checkpoint("m2m100")

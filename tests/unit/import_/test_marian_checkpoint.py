@@ -210,7 +210,9 @@ def test_each_side_may_have_a_vocabulary(target_tokens: int, tmp_path: Path) -> 
         ({"transformer_dim_ffn": 64}, r"ffn_W1 has the shape \[64, 128\]; by special:model\.yml"),
     ],
 )
-def test_what_is_not_supported(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_what_is_not_supported_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(CheckpointError, match=message):
         loaded(rewritten(tmp_path, **changes))
 

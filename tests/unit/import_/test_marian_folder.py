@@ -96,7 +96,9 @@ def test_a_missing_or_ambiguous_vocabulary_is_named(tmp_path: Path) -> None:
         ({"models": ["a.npz"], "vocabs": ["v.spm"] * 2}, r"v\.spm: is missing; decoder\.yml names"),
     ],
 )
-def test_a_misfit_is_named(tmp_path: Path, values: dict[str, object], message: str) -> None:
+def test_a_description_that_does_not_fit_is_named(
+    tmp_path: Path, values: dict[str, object], message: str
+) -> None:
     fill(tmp_path, "a.npz")
     with pytest.raises(CheckpointError, match=message):
         MarianFolder.find(describe(tmp_path, **values))

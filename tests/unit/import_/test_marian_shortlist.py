@@ -56,7 +56,9 @@ def test_a_source_may_become_what_marian_lists(path: Path, content: bytes, is_pa
 
 
 @pytest.mark.parametrize("content", [BINARY, TEXT.encode()], ids=["binary", "text"])
-def test_a_source_token_of_one_vocabulary_may_be_copied(path: Path, content: bytes) -> None:
+def test_a_source_token_may_be_copied_where_both_vocabularies_are_one(
+    path: Path, content: bytes
+) -> None:
     path.write_bytes(content)
     assert candidates(path, "the", shared=True) == [0, 1, 2, 4, 6]
     assert candidates(path, "ein", shared=True) == [0, 1, 6]

@@ -56,7 +56,9 @@ def test_eight_bits_are_read_as_floats(bin_file: Path, arrays: marian_models.Arr
         assert np.abs(read.tensor(name).numpy() - array).max() <= step * 0.51
 
 
-def test_largest_inputs_are_of_the_weights(arrays: marian_models.Arrays, tmp_path: Path) -> None:
+def test_largest_inputs_are_known_by_the_weights(
+    arrays: marian_models.Arrays, tmp_path: Path
+) -> None:
     path, limits = tmp_path / "model.xy.bin", {QUERY: 5.0, "Wemb": 11.0}
     marian_models.write_bin(path, arrays, SHAPE.settings(), is_int8=True, limits=limits)
     read = Bin(path)
@@ -89,7 +91,9 @@ def replaced(path: Path, old: bytes, new: bytes) -> None:
         ),
     ],
 )
-def test_a_damaged_bin(bin_file: Path, damage: Callable[[Path], object], message: str) -> None:
+def test_a_damaged_bin_is_named(
+    bin_file: Path, damage: Callable[[Path], object], message: str
+) -> None:
     damage(bin_file)
     with pytest.raises(CheckpointError, match=message) as error:
         Bin(bin_file)

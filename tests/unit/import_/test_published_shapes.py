@@ -152,7 +152,9 @@ def shape(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
     return made
 
 
-def test_it_is_imported_with_its_tokenizer(shape: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_it_is_imported_with_the_tokenizer_that_it_has(
+    shape: Callable[[Path], Path], tmp_path: Path
+) -> None:
     loaded: Loaded = load(Checkpoint(shape(tmp_path / "checkpoint")))
     tokenizer = loaded.tokenizer
     assert tokenizer.source_tokens(tokenizer.encode("a")) == [*_WORDS[shape].split(), "</s>"]

@@ -56,7 +56,9 @@ def compare(theirs: Any, loaded: Loaded) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_equals_transformers(make_checkpoint: MakeCheckpoint, family: str, seed: int) -> None:
+def test_log_probabilities_are_those_of_transformers(
+    make_checkpoint: MakeCheckpoint, family: str, seed: int
+) -> None:
     theirs, folder = make_checkpoint(family, seed)
     compare(theirs, load(Checkpoint(folder)))
 
@@ -118,7 +120,9 @@ def test_sources_have_fewer_tokens_than_targets_and_more(make_checkpoint: MakeCh
 
 
 @pytest.mark.parametrize("family", ["bart-uneven", "mt5"])
-def test_heads_become_multiples_of_eight(make_checkpoint: MakeCheckpoint, family: str) -> None:
+def test_heads_of_any_size_become_multiples_of_eight(
+    make_checkpoint: MakeCheckpoint, family: str
+) -> None:
     for seed in SEEDS:
         theirs, folder = make_checkpoint(family, seed)
         config = load(Checkpoint(folder)).model.config
@@ -130,7 +134,9 @@ def test_heads_become_multiples_of_eight(make_checkpoint: MakeCheckpoint, family
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])
-def test_longest_sequence_is_read_to_its_end(make_checkpoint: MakeCheckpoint, family: str) -> None:
+def test_a_longest_sequence_is_read_to_its_end(
+    make_checkpoint: MakeCheckpoint, family: str
+) -> None:
     theirs, folder = make_checkpoint(family, 1)
     loaded = load(Checkpoint(folder))
     config = loaded.model.config

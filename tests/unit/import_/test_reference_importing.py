@@ -98,7 +98,9 @@ def test_the_artifact_serves_text(imported: Path) -> None:
         assert engine.runtime.can_score
 
 
-def test_references_are_scored(again: Callable[..., Manifest], tmp_path: Path) -> None:
+def test_sentences_with_references_are_scored(
+    again: Callable[..., Manifest], tmp_path: Path
+) -> None:
     (tmp_path / "held-out.tsv").write_text(SENTENCES)
     proof = again("--data", str(tmp_path / "held-out.tsv")).verification
     assert proof is not None
@@ -106,7 +108,9 @@ def test_references_are_scored(again: Callable[..., Manifest], tmp_path: Path) -
     assert proof.bleu_torch == proof.bleu_artifact is not None
 
 
-def test_references_may_lack(again: Callable[..., Manifest], tmp_path: Path) -> None:
+def test_sentences_without_references_will_do(
+    again: Callable[..., Manifest], tmp_path: Path
+) -> None:
     (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
     manifest = again("--data", str(tmp_path / "lines.txt"), "--recommend", "beam_size=3")
     proof = manifest.verification
@@ -147,7 +151,9 @@ def test_an_artifact_that_does_not_serve_is_not_written(
 
 
 @pytest.mark.parity
-def test_in_eight_bits(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_can_be_imported_in_eight_bits(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Random weights lose more by rounding than the tolerance.
     monkeypatch.setattr(pipeline, "check_tolerance", lambda verification, precision: None)
     options = ["--name", "opus", "--precision", "int8", "--threads", "1", "--sentences", "40"]
@@ -164,7 +170,9 @@ def test_in_eight_bits(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("content", [None, "", "\n \n"])
-def test_empty_data(again: Callable[..., Manifest], tmp_path: Path, content: str | None) -> None:
+def test_data_without_sentences_is_refused(
+    again: Callable[..., Manifest], tmp_path: Path, content: str | None
+) -> None:
     path = tmp_path / "sentences.txt"
     if content is not None:
         path.write_text(content)

@@ -56,7 +56,9 @@ def test_bad_lines_are_named_and_skipped(tmp_path: Path) -> None:
         (b"\x1f\x8bbroken", "cannot be read"),
     ],
 )
-def test_a_file_without_pairs_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_file_without_pairs_is_refused_by_name(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
     with pytest.raises(OptionError, match=rf"a\.tsv: {reason}"):
         read_pairs(write(tmp_path / "a.tsv", content))
 

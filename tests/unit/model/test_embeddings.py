@@ -50,7 +50,9 @@ def test_tokens_enter_and_leave_with_variance_one(make_config: MakeConfig) -> No
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_embeddings_are_scaled_by_a_root_of_width(make_model: MakeModel, scaled: bool) -> None:
+def test_embeddings_are_scaled_by_the_root_of_the_width(
+    make_model: MakeModel, scaled: bool
+) -> None:
     model = make_model(positions=PositionScheme.ALIBI, scaled_embeddings=scaled)
     entering: list[Tensor] = []
     model.encoder_layers[0].register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))

@@ -82,7 +82,9 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.mark.usefixtures("double")
-def test_translations_keep_the_order_of_texts(make_model: MakeModel, tokenizer: Tokenizer) -> None:
+def test_translations_come_in_the_order_of_the_sources(
+    make_model: MakeModel, tokenizer: Tokenizer
+) -> None:
     model = make_model(vocabulary_size=272)
     sources = ["a b c d e", "a", "c b", "e e e a", "", "b"]
     alone = []
@@ -123,7 +125,9 @@ def test_the_command_scores_the_test_set_of_a_run(
     assert len(translations.read_text(encoding="utf-8").splitlines()) == 2
 
 
-def test_other_data(run_path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_scores_other_data(
+    run_path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     data = tmp_path / "other.tsv"
     data.write_text("x\tb a\ta b\n")
     columns = ["--source-column", "2", "--target-column", "1"]
@@ -160,7 +164,9 @@ def test_an_artifact_searches_as_told(tiny_artifact: Path) -> None:
         assert translate(sources) == found[4]
 
 
-def test_a_server_translates_for_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_server_translates_through_the_client(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     data = tmp_path / "pairs.tsv"
     write_pairs(data, [Pair("one two", "one two"), Pair("three", "three")])
     server = FakeServer()
@@ -183,7 +189,9 @@ def test_text_that_is_divided_already_is_divided_no_further() -> None:
     assert "|tok:none|" in scores.bleu_signature
 
 
-def test_threads_are_within_a_step(tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_those_within_a_step_of_an_artifact(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
 
     def open_runtime(
@@ -207,7 +215,9 @@ def test_threads_are_within_a_step(tiny_artifact: Path, monkeypatch: pytest.Monk
         (["--data", "x.tsv", "--device", "cuda"], "--device: an artifact is scored on the CPU"),
     ],
 )
-def test_what_no_artifact_can_do(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_what_an_artifact_cannot_do_is_explained(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     (tmp_path / "manifest.json").touch()
     with pytest.raises(OptionError, match=message):
         main([str(tmp_path), *arguments])

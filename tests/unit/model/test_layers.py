@@ -31,7 +31,9 @@ def test_swiglu_gates_with_the_swish_of_its_own_projection(make_config: MakeConf
     ("gated", "plain"),
     [(Activation.GEGLU, Activation.GELU), (Activation.GEGLU_TANH, Activation.GELU_TANH)],
 )
-def test_geglu_and_gelu(make_config: MakeConfig, gated: Activation, plain: Activation) -> None:
+def test_geglu_gates_with_gelu(
+    make_config: MakeConfig, gated: Activation, plain: Activation
+) -> None:
     layer = FeedForward(make_config(activation=gated))
     assert layer.gate is not None
     x = torch.randn(2, 3, 16)

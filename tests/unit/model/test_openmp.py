@@ -24,7 +24,9 @@ def test_policy_that_is_set_stands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])
-def test_commands_say_it_before_torch(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_say_it_before_they_load_torch(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found: list[str | None] = []
 
     class Loaded(ModuleType):

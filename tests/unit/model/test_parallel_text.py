@@ -89,7 +89,9 @@ def test_a_prefix_is_put_before_the_sources_of_its_file(folder: Path) -> None:
     assert not sentences & {pair.source[4:] for pair in found.training}
 
 
-def test_augmented_pairs_are_added_but_for_held_out_sentences(folder: Path) -> None:
+def test_augmented_pairs_are_added_with_their_repeats_but_for_held_out_sentences(
+    folder: Path,
+) -> None:
     files = [{"path": "a", "weight": 0.5}]
     plain = split(files=files, validation_pairs=5, test_pairs=5, left_out_path="valid")
     more = [Pair("new", "neu"), Pair("new", "neu"), Pair("other", "etwas"), plain.test[0]]

@@ -86,7 +86,9 @@ def test_a_zip_must_hold_one_text(tmp_path: Path, members: list[str]) -> None:
         ("a.txt", b"one\teins\ntwo\0\tzwei\n", r"a\.txt: is not text: line 2 has a byte of zero"),
     ],
 )
-def test_what_is_no_text(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_what_is_no_text_is_refused(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(OptionError, match=message):
@@ -166,7 +168,9 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_pairs_are_written_without_those_held_out(tmp_path: Path, recipe: Path) -> None:
+def test_the_pairs_of_a_recipe_are_written_without_those_held_out(
+    tmp_path: Path, recipe: Path
+) -> None:
     out = tmp_path / "out.tsv"
     assert main(["--recipe", str(recipe), "--out", str(out)]) == 0
     written = read_pairs(out).pairs
@@ -175,7 +179,9 @@ def test_pairs_are_written_without_those_held_out(tmp_path: Path, recipe: Path) 
     assert len(written) == 12 + 6
 
 
-def test_a_teacher_translates_once(tmp_path: Path, recipe: Path, tiny_artifact: Path) -> None:
+def test_a_teacher_translates_each_source_once(
+    tmp_path: Path, recipe: Path, tiny_artifact: Path
+) -> None:
     out = tmp_path / "out.tsv"
     search = ["--beam-size", "3", "--length-penalty", "1"]
     command = ["--recipe", str(recipe), "--teacher", str(tiny_artifact), "--out", str(out)]
@@ -190,7 +196,9 @@ def test_a_teacher_translates_once(tmp_path: Path, recipe: Path, tiny_artifact: 
     assert read_pairs(out).pairs == list(dict.fromkeys(pair for pair in pairs if pair.target))
 
 
-def test_the_nearest_hypothesis_is_taken(tmp_path: Path, recipe: Path, tiny_artifact: Path) -> None:
+def test_of_a_beam_the_hypothesis_nearest_to_a_target_is_taken(
+    tmp_path: Path, recipe: Path, tiny_artifact: Path
+) -> None:
     out = tmp_path / "out.tsv"
     command = ["--recipe", str(recipe), "--teacher", str(tiny_artifact), "--out", str(out)]
     assert main([*command, "--beam-size", "3", "--nearest", "0"]) == 0

@@ -13,7 +13,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_lines_of_a_log(clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_a_line_now_and_then(
+    clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown = Progress(tmp_path, step=10, max_steps=1_000)
     for step in range(11, 31):
         clock.now_s += 3

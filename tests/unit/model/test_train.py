@@ -105,7 +105,9 @@ def test_a_run_leaves_all_that_serving_needs(finished: Path) -> None:
     assert scores.pairs == 20
 
 
-def test_a_run_before_a_key_was_there_goes_on(finished: Path, train: Train, tmp_path: Path) -> None:
+def test_a_run_from_before_a_key_was_there_goes_on(
+    finished: Path, train: Train, tmp_path: Path
+) -> None:
     run = RunDirectory(tmp_path / "old")
     shutil.copytree(finished, run.path)
     recipe = json.loads(run.recipe.read_text())
@@ -219,7 +221,7 @@ def test_a_killed_training_goes_on_bit_for_bit(
     assert_equal_runs(finished, out)
 
 
-def test_a_terminated_training_saves(
+def test_a_terminated_training_saves_where_it_stands(
     start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     out = tmp_path / "terminated"
@@ -231,7 +233,9 @@ def test_a_terminated_training_saves(
     assert int(last.name.removeprefix("step-")) > 15
 
 
-def test_a_time_limit_can_be_resumed(finished: Path, train: Train, tmp_path: Path) -> None:
+def test_a_time_limit_ends_cleanly_and_can_be_resumed(
+    finished: Path, train: Train, tmp_path: Path
+) -> None:
     out = tmp_path / "limited"
     assert train(out, "--time-limit-s", "0.01") == 0
     assert len(RunDirectory(out).checkpoints()) == 1

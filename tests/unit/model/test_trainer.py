@@ -100,7 +100,9 @@ def test_a_gradient_that_is_not_finite_stops_the_training(make_trainer: MakeTrai
     assert not trainer.run.checkpoints()
 
 
-def test_losses_seldom_read_are_read_before_a_checkpoint(make_trainer: MakeTrainer) -> None:
+def test_losses_that_are_seldom_read_are_read_before_a_checkpoint(
+    make_trainer: MakeTrainer,
+) -> None:
     trainer = make_trainer(max_steps=12, save_every=5)
     trainer._read_every = 10  # as on a GPU
     step = trainer.step

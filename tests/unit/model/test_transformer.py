@@ -189,7 +189,9 @@ def test_future_tokens_never_influence(
 
 
 @every_scheme_and_cell
-def test_empty_source_trains(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
+def test_empty_source_is_finite_and_trains(
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
+) -> None:
     model = make_model(**shape)
     logits = model(make_tokens(2, 5), torch.tensor([0, 5]), make_tokens(2, 4))
     logits.square().mean().backward()
@@ -201,7 +203,9 @@ def test_empty_source_trains(make_model: MakeModel, make_tokens: MakeTokens, sha
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_order_matters(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
+def test_order_of_tokens_matters(
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
+) -> None:
     model = make_model(**shape)
     tokens, end, begin = make_tokens(1, 5), torch.tensor([[2]]), torch.tensor([[1]])
     # ALiBi falls alike to both sides: without the end token a source equals its mirror image.
@@ -294,7 +298,9 @@ def test_attention_weights_are_dropped_in_every_scheme(
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_restored_weights(make_model: MakeModel, make_tokens: MakeTokens, shape: Shape) -> None:
+def test_weights_alone_restore_a_model(
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
+) -> None:
     model = make_model(**shape)
     copy = Transformer(TransformerConfig.from_dict(model.config.to_dict())).eval()
     copy.load_state_dict({name: weight.clone() for name, weight in model.state_dict().items()})

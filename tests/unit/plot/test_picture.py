@@ -31,7 +31,9 @@ def test_a_second_run_writes_the_same_bytes(suffix: str, tmp_path: Path) -> None
     assert first.startswith(b"<?xml" if suffix == "svg" else b"\x89PNG")
 
 
-def test_an_svg_needs_no_fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_svg_needs_no_font_for_its_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     only = [font for font in font_manager.fontManager.ttflist if font.name == DEFAULT]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", only)
     save(korean(), tmp_path / "korean.svg")

@@ -88,7 +88,9 @@ def test_a_terminal_gets_colours_or_shades(
     assert "0.67" not in out
 
 
-def test_columns_beyond_the_width(seqserve: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_beyond_the_width_of_the_terminal_are_drawn_below(
+    seqserve: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((12, 24)))
     _, out, _ = seqserve("attention", "--style", "numbers", "good day", "Tag")

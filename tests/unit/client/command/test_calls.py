@@ -101,7 +101,9 @@ FACTS: list[tuple[list[str], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("argv", "request_"), REQUESTS)
-def test_requests(seqserve: Run, server: FakeServer, argv: list[str], request_: Any) -> None:
+def test_options_reach_the_server(
+    seqserve: Run, server: FakeServer, argv: list[str], request_: Any
+) -> None:
     assert seqserve(*argv)[0] == 0
     assert server.requests == [request_]
 

@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         connect("--token-file", str(file))
 
 
-def test_calls_have_the_token(
+def test_the_token_goes_with_the_calls(
     seqserve: Run, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEQSERVE_TOKEN", "abc")
@@ -116,7 +116,9 @@ def test_the_patience_of_the_client(
     ("argv", "environ", "connections"),
     [([], {}, None), (["--connections", "3"], {}, 3), ([], {"SEQSERVE_CONNECTIONS": "4"}, 4)],
 )
-def test_connections(argv: list[str], environ: dict[str, str], connections: int | None) -> None:
+def test_the_number_of_connections(
+    argv: list[str], environ: dict[str, str], connections: int | None
+) -> None:
     assert read(*argv, **environ).settings()["connections"] == connections
     with pytest.raises(OptionError, match=r"^--connections: "):
         read("--connections", "0")

@@ -62,7 +62,9 @@ def test_a_line_in_another_encoding_is_named_by_its_number(tmp_path: Path) -> No
         (b"PK\3\4\0", "utf-8", "line 1 has a NUL character; the file is not text"),
     ],
 )
-def test_nul_characters_are_refused(tmp_path: Path, data: bytes, given: str, reason: str) -> None:
+def test_a_file_with_nul_characters_is_refused(
+    tmp_path: Path, data: bytes, given: str, reason: str
+) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(data)
     with closing(SourceFile(path, given)) as source, pytest.raises(OptionError, match=reason):

@@ -113,7 +113,9 @@ def test_an_error_that_concerns_every_line_ends_the_run(run_lines: Run, tmp_path
     ]
 
 
-def test_lines_have_no_deadline_by_default(run: Run, run_lines: Run, server: FakeServer) -> None:
+def test_lines_have_no_deadline_unless_it_is_set(
+    run: Run, run_lines: Run, server: FakeServer
+) -> None:
     for answer in (run_lines(b"a\n"), run_lines(b"a\n", "--timeout-s", "60"), run("a")):
         assert answer == (0, "A\n", "")
     lines_s, limited_s, text_s = server.timeouts_s
@@ -141,7 +143,9 @@ def test_lines_of_standard_input(server: FakeServer, argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["--file", "-"]])
-def test_a_line_is_answered_before_the_next_one(server: FakeServer, argv: list[str]) -> None:
+def test_a_line_is_answered_before_the_next_one_arrives(
+    server: FakeServer, argv: list[str]
+) -> None:
     process = start(server, *argv, stderr=None)
     assert process.stdin is not None and process.stdout is not None
     for line in (b"first", b"", b"\xff", b"second"):
@@ -196,7 +200,9 @@ def test_ctrl_c_before_an_answer_ends_it_quietly(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["--stream"]])
-def test_a_full_disk_tells_its_lines(server: FakeServer, tmp_path: Path, argv: list[str]) -> None:
+def test_a_full_disk_is_reported_with_the_lines_that_are_on_it(
+    server: FakeServer, tmp_path: Path, argv: list[str]
+) -> None:
     """A limit on the size of a file stands for the disk: two blocks, 1 KiB."""
     source, out = tmp_path / "source.txt", tmp_path / "out.txt"
     source.write_text("\n".join(["a" * 300] * 9))
@@ -285,7 +291,9 @@ def test_a_text_that_fails(run: Run, form: list[str]) -> None:
 
 @FORMS
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"])
-def test_an_error_of_every_text_ends_the_run(run: Run, form: list[str], code: str) -> None:
+def test_an_error_that_concerns_every_text_ends_the_run(
+    run: Run, form: list[str], code: str
+) -> None:
     status, out, err = run(*form, "--concurrency", "1", "a", f"fail {code}", "b")
     assert (status, out) == (1, "A\n")
     assert err.splitlines()[0] == f"seqserve: {code}: {code.lower()}, says the fake"

@@ -41,7 +41,9 @@ def ended(program: str) -> tuple[int, bytes, bytes]:
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
-def test_the_overview_shows_commands(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_overview_shows_commands_and_examples(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(argv) == 0
     shown = capsys.readouterr().out
     listed = shown.partition("commands:\n")[2].partition("\n\n")[0].splitlines()
@@ -64,7 +66,9 @@ def test_an_unknown_command(word: str, advice: str, capsys: pytest.CaptureFixtur
     assert f"unknown command '{word}'{advice}\n" in capsys.readouterr().err
 
 
-def test_a_command_gets_arguments_and_returns_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_gets_its_arguments_and_returns_the_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     install(monkeypatch, len)
     assert main(["try", "a", "b", "--c"]) == 3
 
@@ -108,7 +112,9 @@ def test_a_missing_library_names_the_extra(
     ("name", "extra"),
     [("seqserve_server.engine", "server"), ("seqserve.x", "train"), ("numpy", "")],
 )
-def test_a_missing_module_of_ours(name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_module_of_seqserve_is_raised(
+    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, ModuleNotFoundError("no", name=name), extra=extra)
     with pytest.raises(ModuleNotFoundError):
         main(["try"])

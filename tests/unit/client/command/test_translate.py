@@ -280,7 +280,9 @@ def test_a_damaged_journal_is_reported_in_one_sentence(seqserve: Run, tmp_path: 
 
 
 @pytest.mark.parametrize("blocks", [0, 2])
-def test_a_full_disk_is_reported(server: FakeServer, tmp_path: Path, blocks: int) -> None:
+def test_a_full_disk_is_reported_in_one_sentence(
+    server: FakeServer, tmp_path: Path, blocks: int
+) -> None:
     """A limit on the size of files stands for the disk, in blocks of 512 bytes."""
     path, out = tmp_path / "a.txt", tmp_path / "b.txt"
     path.write_text("\n".join("a" * 300 + str(number) for number in range(9)))
@@ -333,7 +335,9 @@ def test_two_runs_at_once(seqserve: Run, file: Path, tmp_path: Path, server: Fak
     assert out.read_text() == TRANSLATED
 
 
-def test_the_help_names_its_options_only(seqserve: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_only_options_that_the_command_has(
+    seqserve: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         seqserve("translate", "--help")
     shown = capsys.readouterr().out

@@ -22,7 +22,9 @@ READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
         ("b #1:2", '"b #1:2"'),
     ],
 )
-def test_a_plain_field_is_quoted_where_it_must_be(target: str, written_target: str) -> None:
+def test_a_plain_field_is_quoted_where_it_would_mean_something(
+    target: str, written_target: str
+) -> None:
     passages = passages_of(Format.MARKDOWN, "---\ntitle: a\n---\n")
     assert (
         written(passages, lambda _: Translation(target)) == f"---\ntitle: {written_target}\n---\n"
@@ -216,7 +218,9 @@ def test_what_stays_is_told(markdown: str, copied: list[str], left: list[str]) -
         ("a", "a", "*b* _c_ `d` [e](f) <g> &amp; ~~h~~", None),
     ],
 )
-def test_structure_stays(markdown: str, text: str, translation: str, expected: str | None) -> None:
+def test_a_translation_changes_no_structure(
+    markdown: str, text: str, translation: str, expected: str | None
+) -> None:
     found = with_word(markdown, text, translation)
     assert found == expected or (expected is None and shown(found) == [("paragraph", translation)])
 

@@ -248,7 +248,9 @@ RUNS = st.builds(
 
 
 @given(st.lists(st.lists(RUNS)))
-def test_any_part_is_xml_with_all_words_when_translated(paragraphs: list[list[str]]) -> None:
+def test_any_part_stays_to_the_byte_and_is_xml_with_all_words_when_translated(
+    paragraphs: list[list[str]],
+) -> None:
     text = docx_document("".join(f"<w:p>{''.join(runs)}</w:p>" for runs in paragraphs))
     passages = passages_of(Format.DOCX, text)
     before, after = (
@@ -261,7 +263,9 @@ def test_any_part_is_xml_with_all_words_when_translated(paragraphs: list[list[st
 
 
 @given(st.lists(RUNS), st.randoms(use_true_random=False))
-def test_texts_are_in_runs_wherever_words_go(runs: list[str], random: Random) -> None:
+def test_wherever_words_go_texts_are_in_runs_and_runs_in_no_other(
+    runs: list[str], random: Random
+) -> None:
     parts = []
     for passage in passages_of(Format.DOCX, docx_document(f"<w:p>{''.join(runs)}</w:p>")):
         if not passage.has_words or random.random() < 0.2:

@@ -101,7 +101,9 @@ def parts_of(content: bytes) -> dict[str, bytes]:
     ],
     ids=["pptx", "xlsx", "docx"],
 )
-def test_parts_without_text_stay(kind: Format, content: bytes, changed: set[str]) -> None:
+def test_parts_without_text_stay_to_the_byte(
+    kind: Format, content: bytes, changed: set[str]
+) -> None:
     parts = parts_of(content)
     assert parts_of(rewritten(kind, content, same)) == parts
     others = {

@@ -116,7 +116,9 @@ PROMPT = "<p:sp><p:nvSpPr><p:nvPr><p:ph{}/></p:nvPr></p:nvSpPr>{}</p:sp>"
     ],
 )
 @pytest.mark.parametrize("form", [OFFICE, STRICT])
-def test_slides_and_sheets(text: str, texts: list[str], expected: str | None, form: str) -> None:
+def test_parts_of_slides_and_sheets(
+    text: str, texts: list[str], expected: str | None, form: str
+) -> None:
     source = part(text, form=form)
     passages = passages_of(Format.PPTX, source)
     assert sent(passages) == texts

@@ -161,7 +161,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "text", "reason"), REFUSED, ids=lambda each: str(each)[:30])
-def test_what_is_not_in_its_format_is_refused(kind: Format, text: str, reason: str) -> None:
+def test_what_is_not_in_its_format_is_refused_with_its_line(
+    kind: Format, text: str, reason: str
+) -> None:
     with pytest.raises(ParseError, match=reason):
         passages_of(kind, text)
 
@@ -268,7 +270,9 @@ UNREAD = [UNKNOWN, generation_pb2.SOURCE_WARNING_OTHER_SCRIPT]
         ([UNREAD, UNREAD], ""),
     ],
 )
-def test_an_unread_script_has_no_translation(warnings: list[list[Any]], text: str) -> None:
+def test_a_text_whose_script_the_model_does_not_read_has_no_translation(
+    warnings: list[list[Any]], text: str
+) -> None:
     message = response("Ja. ?")
     message.source_warnings.extend(UNREAD)
     for own in warnings:

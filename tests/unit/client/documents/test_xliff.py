@@ -175,7 +175,9 @@ UNITS = st.tuples(st.lists(st.sampled_from(PARTS)).map("".join), st.sampled_from
 
 
 @given(st.lists(UNITS), st.booleans())
-def test_any_file_stays_and_needs_nothing_more(units: list[tuple[str, str]], is_new: bool) -> None:
+def test_any_file_stays_to_the_byte_and_needs_nothing_more_when_translated(
+    units: list[tuple[str, str]], is_new: bool
+) -> None:
     outer = "<unit><segment>{}</segment></unit>" if is_new else "<trans-unit>{}</trans-unit>"
     texts = [outer.format(f"<source>{source}</source>{target}") for source, target in units]
     document = OLD.format("\n".join(texts))

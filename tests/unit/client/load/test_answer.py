@@ -14,7 +14,9 @@ def test_percentile_of_one() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1.0))
-def test_its_share_is_at_or_below_a_percentile(values: list[float], share: float) -> None:
+def test_no_less_than_its_share_is_at_or_below_a_percentile(
+    values: list[float], share: float
+) -> None:
     bound = percentile(values, share)
     assert sum(value <= bound for value in values) >= share * len(values) * (1 - 1e-9)
     assert sum(value < bound for value in values) < max(1.0, share * len(values))

@@ -211,7 +211,9 @@ async def test_an_error_of_ours_is_told_once(server: FakeServer, streamed: bool)
 
 
 @pytest.mark.parametrize("connections", [1, 3])
-async def test_connections_are_there_before_the_load(server: FakeServer, connections: int) -> None:
+async def test_the_connections_of_a_load_are_there_before_it(
+    server: FakeServer, connections: int
+) -> None:
     caller = GrpcCaller(server.target, REQUEST, connections=connections)
     async with caller:
         assert connections_to(server.target) == connections

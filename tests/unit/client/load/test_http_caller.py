@@ -183,7 +183,9 @@ async def test_the_token_is_sent_and_never_in_clear() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "localhost", "example.com"])
-async def test_tls_checks_the_server(certificates: Certificates, name: str | None) -> None:
+async def test_calls_are_encrypted_and_the_server_is_checked(
+    certificates: Certificates, name: str | None
+) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*certificates.server)
     tls = TLS(ca=certificates.ca, server_name=name)

@@ -114,7 +114,9 @@ async def test_closed_loop_keeps_its_number_in_flight(address: str, servicer: Sl
 
 
 @pytest.mark.slow
-async def test_wait_of_an_open_loop_counts(address: str, servicer: SlowServicer) -> None:
+async def test_open_loop_with_a_limit_waits_and_the_wait_counts(
+    address: str, servicer: SlowServicer
+) -> None:
     ended: list[Answer] = []
     async with caller_of(address) as caller:
         answers = await open_loop(

@@ -117,7 +117,9 @@ def test_details_of_every_request() -> None:
         (0.02, 0.95, ["late by 20.0 ms (p99)", "busy for 95%"]),
     ],
 )
-def test_a_late_or_busy_generator(late_s: float, cpu_share: float, words: list[str]) -> None:
+def test_a_late_or_busy_generator_is_told(
+    late_s: float, cpu_share: float, words: list[str]
+) -> None:
     facts = result([served(0.0, 0.1, late_s)] * 100, cpu_share)
     assert facts["max_lateness_ms"] == pytest.approx(1e3 * late_s)
     faults = warnings_of(facts)

@@ -218,7 +218,9 @@ def test_a_dead_server_among_several_is_skipped(server: FakeServer) -> None:
         assert [client.generate(f"{n}").text for n in range(5)] == list("01234")
 
 
-def test_a_proxy_gets_no_local_calls(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_http_proxy_does_not_get_local_calls(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -250,7 +252,9 @@ def test_settings_of_a_wrong_type_are_named(setting: str, value: Any, reason: st
         Client("localhost:1", **{setting: value})
 
 
-def test_every_attempt_has_metadata_and_the_token(server: FakeServer, connect: Connect) -> None:
+def test_metadata_goes_with_every_attempt_beside_the_token(
+    server: FakeServer, connect: Connect
+) -> None:
     numbers = itertools.count()
     client = connect(
         server.target,

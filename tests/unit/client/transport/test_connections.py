@@ -139,7 +139,9 @@ def test_a_call_of_a_dead_server_goes_to_another(pair: Pair) -> None:
     assert [request.source for request in busy.requests] == ["hang up"]
 
 
-def test_a_light_caller_reaches_another_server(server: FakeServer, connect: Connect) -> None:
+def test_a_light_caller_whose_server_dies_reaches_another(
+    server: FakeServer, connect: Connect
+) -> None:
     other = FakeServer(target=server.target)
     try:
         client = connect(server.target, retry=SOON)
@@ -160,7 +162,9 @@ def test_closing_a_client_leaves_no_socket(server: FakeServer) -> None:
     until(lambda: not connections_to(server.target))
 
 
-async def test_connections_of_asyncio(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_of_asyncio_share_connections(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(balance, "_AVOIDED_S", 1000.0)
     transport = AsyncGrpcTransport(Connection(server.target, 1 << 20, connections=2))
     async with AsyncClient(transport=transport, retry=SOON) as client:

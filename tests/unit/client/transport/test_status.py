@@ -33,7 +33,9 @@ def test_every_status_has_an_error(code: grpc.StatusCode) -> None:
         ("RESOURCE_EXHAUSTED", "the queue is full", Overloaded),
     ],
 )
-def test_a_message_may_choose_the_error(code: str, details: str, kind: type[CallError]) -> None:
+def test_the_message_of_a_status_may_choose_the_error(
+    code: str, details: str, kind: type[CallError]
+) -> None:
     assert type(error_of(grpc.StatusCode[code], details, ())) is kind
 
 
@@ -98,7 +100,9 @@ def test_foreign_metadata_and_broken_details_are_ignored() -> None:
         ),
     ],
 )
-def test_too_many_bytes_are_no_full_queue(details: str, message: str, limit: int | None) -> None:
+def test_too_many_bytes_are_no_full_queue_and_name_what_has_them(
+    details: str, message: str, limit: int | None
+) -> None:
     error = error_of(grpc.StatusCode.RESOURCE_EXHAUSTED, details, [("x-request-id", "7")])
     assert isinstance(error, InvalidArgument)
     assert (error.details, error.request_id) == (message, "7")

@@ -38,12 +38,16 @@ def test_a_tokenizer_json_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("template", ["fra_Latn $A </s>", "$A </s> fra_Latn"])
-def test_a_tokenizer_json_is_taken_without_its_language(template: str, tmp_path: Path) -> None:
+def test_a_multilingual_tokenizer_json_is_taken_without_its_language(
+    template: str, tmp_path: Path
+) -> None:
     assert ends(convert(ready(tmp_path, template), "m2m_100")) == ["</s>"]
 
 
 @pytest.mark.parametrize("model_type", ["t5", "bart"])
-def test_a_tokenizer_json_without_an_end_token_gets_one(model_type: str, tmp_path: Path) -> None:
+def test_a_tokenizer_json_that_appends_no_end_token_gets_one(
+    model_type: str, tmp_path: Path
+) -> None:
     """KoBART's appends none, though its model was trained with it."""
     assert ends(convert(ready(tmp_path, "$A"), model_type)) == ["</s>"]
 
@@ -231,7 +235,9 @@ def test_a_damaged_model_file_is_named(file: bytes, message: str, tmp_path: Path
         ("vocab.json", b'{"</s>": 0, "<unk>": 1}', r"its tokenizer has no token <pad>"),
     ],
 )
-def test_a_damaged_marian(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
+def test_a_damaged_file_of_marian_is_named(
+    name: str, content: bytes | None, message: str, tmp_path: Path
+) -> None:
     path = checkpoints.marian(tmp_path) / name
     path.unlink()
     if content is not None:
@@ -301,7 +307,9 @@ def test_nothing_is_compared_where_the_tokenizer_is_taken_as_it_is(tmp_path: Pat
     assert pieces_of(folder, "t5") is None
 
 
-def test_nothing_to_compare_without_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compared_without_sentencepiece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = checkpoints.t5(tmp_path, checkpoints.t5_spm())
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     tokenizer = Tokenizer(convert(folder, "t5"))

@@ -146,7 +146,9 @@ def test_any_text_can_be_encoded_and_decoded(pair: Pair, text: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf"])
-def test_every_character_is_normalized_alike_in_both_forms(rule: str, tmp_path: Path) -> None:
+def test_every_character_is_normalized_alike_alone_and_in_decomposed_form(
+    rule: str, tmp_path: Path
+) -> None:
     file = checkpoints.t5_spm(normalization_rule_name=rule)
     reference = sentencepiece.SentencePieceProcessor(model_proto=file)
     tokenizer = convert(checkpoints.t5(tmp_path, file), "t5")
@@ -195,7 +197,9 @@ def test_a_mark_on_a_character_that_is_replaced_is_kept(rule: str, tmp_path: Pat
         "👩\u200d👩\u200d👧 🇩🇪 1\ufe0f\u20e3",
     ],
 )
-def test_text_in_composed_and_decomposed_form_is_alike(text: str, tmp_path: Path) -> None:
+def test_text_in_composed_and_decomposed_form_is_normalized_alike(
+    text: str, tmp_path: Path
+) -> None:
     file = checkpoints.t5_spm()
     reference = sentencepiece.SentencePieceProcessor(model_proto=file)
     tokenizer = convert(checkpoints.t5(tmp_path, file), "t5")
