@@ -60,7 +60,10 @@ def _texts(root: xml._Element, is_unseen: Callable[[xml._Element], bool]) -> Ite
 
 
 def _markdown(content: bytes) -> Iterator[str]:
-    text = _OF_SITES.sub("", content.decode())
+    # Of front matter the values are read, not their names.
+    matter = r"\A---\n(?:[^\n]+\n)+?---\n"
+    text = re.sub(matter, lambda found: re.sub(r"(?m)^\w+:", "", found[0]), content.decode())
+    text = _OF_SITES.sub("", text)
     page = re.sub(r' (?:alt|title)="[^"]*"', "", _MARKDOWN.render(text))
     yield from _html(page.encode() or b"<p>")
 
