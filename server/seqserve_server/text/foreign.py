@@ -14,6 +14,7 @@ from seqserve_server.text.vocabulary import script_of
 
 # The longest first, since characters of a text keep their places; spaces follow in a longer word.
 _NAMES = ("Robert", "Maria", "Peter", "Mary", "Anna", "John", "Tom", "Bob", "Ann", "Al", "Jo", "X")
+_GENITIVES = ("'s", "’s")
 _JOINS = frozenset("'’-·・")
 
 
@@ -29,12 +30,17 @@ def foreign_words(text: str, tokenizer: Tokenizer) -> list[Span]:
     if not unread:
         return []
     known = tokenizer.alphabet.scripts
-    words = [
-        word
-        for word in _words(text)
-        if (lacking := unread.intersection(text[slice(*word)]))
-        and (text[word.begin].isupper() or known.isdisjoint(map(script_of, lacking)))
-    ]
+    words = []
+    for begin, end in _words(text):
+        places = [at for at in range(begin, end) if text[at] in unread]
+        if places and known.isdisjoint(script_of(text[at]) for at in places):
+            # Letters of the model's own scripts around it may be a particle, as in 李明은.
+            first, last = places[0], places[-1] + 1
+            while last < end and not text[last].isalpha():
+                last += 1
+            words.append(Span(first, last))
+        elif places and text[begin].isupper():
+            words.append(Span(begin, end - 2 * text[begin:end].endswith(_GENITIVES)))
     letters = [sum(map(str.isalpha, text[slice(*word)])) for word in words]
     return _joined(text, words) if 2 * sum(letters) < sum(map(str.isalpha, text)) else []
 
@@ -58,7 +64,9 @@ def with_names(text: str, words: Sequence[Span], tokenizer: Tokenizer) -> str:
 
 
 def _is_unread(letter: str, tokenizer: Tokenizer) -> bool:
-    return letter.isalpha() and not all(map(tokenizer.reads, tokenizer.spelled(letter).text))
+    if tokenizer.reads(letter) or not letter.isalpha():
+        return False
+    return not all(map(tokenizer.reads, tokenizer.spelled(letter).text))
 
 
 def _words(text: str) -> Iterator[Span]:

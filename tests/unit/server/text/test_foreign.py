@@ -24,7 +24,7 @@ def words(text: str, tokenizer: Tokenizer = ENGLISH) -> list[str]:
         ("Yesterday I met Лев Толстой, and Пушок too.", ["Лев Толстой", "Пушок"]),
         ("The word कमल is on the wall.", ["कमल"]),
         ("The song 神-話 is by Д’Артаньян of Paris, they say.", ["神-話", "Д’Артаньян"]),
-        ("She lives in Łódź.", ["Łódź"]),
+        ("She lives in Łódź, in Dvořák's house.", ["Łódź", "Dvořák"]),
         ("a cof\u00adfee, a \ufb01lm, an e\u0301toile, \uff59\uff45\uff53", []),
         ("It is 5 °C – “warm” … 3 €.", []),
         ("I love you 🙂.", []),
@@ -33,6 +33,12 @@ def words(text: str, tokenizer: Tokenizer = ENGLISH) -> list[str]:
 )
 def test_words_that_the_vocabulary_cannot_spell(text: str, expected: list[str]) -> None:
     assert words(text) == expected
+
+
+def test_a_particle_of_the_models_own_script_is_no_part_of_a_word() -> None:
+    folder = Path("models/ko-en/3")
+    korean = Tokenizer.of_artifact(folder, Manifest.read(folder))
+    assert words("내 친구 李明은 베를린에 산다.", korean) == ["李明"]
 
 
 @pytest.mark.parametrize("text", ["Привет, Tom", "안녕하세요", "Лев", "李明 a", "ab да"])
