@@ -12,8 +12,9 @@ from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import script_of
 
-# The longest first, since characters of a text keep their places; spaces follow in a longer word.
-_NAMES = ("Robert", "Maria", "Peter", "Mary", "Anna", "John", "Tom", "Bob", "Ann", "Al", "Jo", "X")
+# Many languages write these alike. Characters of a text keep their places, so a name is not longer
+# than a word, and spaces make up for the rest.
+_NAMES = ("Martin", "Laura", "David", "Lisa", "Emma", "Tom", "Leo", "Eva", "Li", "Bo", "Jo", "X")
 _GENITIVES = ("'s", "’s")
 _JOINS = frozenset("'’-·・")
 
@@ -51,15 +52,18 @@ def with_names(text: str, words: Sequence[Span], tokenizer: Tokenizer) -> str:
     A word stays if each name that is not too long is in the text already.
     """
     names = [each for each in _NAMES if tokenizer.alphabet.spells(each)]
-    if tokenizer.encode("a  a") != tokenizer.encode("a a"):
-        # It would read the spaces after a name.
-        names = [each for each in names if any(len(each) == end - begin for begin, end in words)]
+    # A name of one token is a frequent one.
+    names.sort(key=lambda name: len(tokenizer.pieces(name).ids))
+    reads_spaces = tokenizer.encode("  a  a") != tokenizer.encode("a a")
     characters = list(text)
     for begin, end in words:
-        fitting = (each for each in names if len(each) <= end - begin and each not in text)
+        lengths = {end - begin} if reads_spaces else range(end - begin + 1)
+        fitting = (each for each in names if len(each) in lengths and each not in text)
         if name := next(fitting, ""):
             names.remove(name)
-            characters[begin:end] = name.ljust(end - begin)
+            is_after_space = not begin or text[begin - 1].isspace()
+            fill = name.rjust if is_after_space else name.ljust
+            characters[begin:end] = fill(end - begin)
     return "".join(characters)
 
 

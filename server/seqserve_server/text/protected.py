@@ -95,9 +95,9 @@ def is_missing(text: str, source: str, spans: Sequence[Span], read: str) -> bool
 
 
 def text_read(source: str, read: str, span: Span) -> str:
-    """Returns what a model has read for a span: its text, or a name and perhaps spaces."""
+    """Returns what a model has read for a span: its text, or a name and spaces."""
     own = read[slice(*span)]
-    return own if own == source[slice(*span)] else own.rstrip()
+    return own if own == source[slice(*span)] else own.strip()
 
 
 def occurrences(kept: str, text: str) -> Iterator[Span]:

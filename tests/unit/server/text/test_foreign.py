@@ -54,9 +54,21 @@ def named(text: str) -> str:
     return with_names(text, foreign_words(text, ENGLISH), ENGLISH)
 
 
-def test_a_name_takes_the_place_of_each_word() -> None:
-    assert named("My friend 李明 met Лев Толстой here.") == "My friend Al met Robert      here."
-    assert named("Al met 李明, 张伟, 王芳 and 刘洋 there.") == "Al met Jo, X , 王芳 and 刘洋 there."
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("My good old friend 李明 met Лев Толстой.", "My good old friend Bo met         Tom."),
+        ("It is often said (Лев Толстой said it).", "It is often said (Tom         said it)."),
+        ("Bo has met 李明, 张伟, 王芳 and 刘洋.", "Bo has met Jo, Li,  X and 刘洋."),
+    ],
+)
+def test_a_name_takes_the_place_of_each_word(text: str, read: str) -> None:
+    assert named(text) == read
+
+
+def test_the_model_reads_no_space_more() -> None:
+    read = named("Are my good friends 李明 and Лев Толстой here?")
+    assert ENGLISH.encode(read) == ENGLISH.encode("Are my good friends Bo and Tom here?")
 
 
 @given(st.text(alphabet=st.sampled_from("ab  .-’éあ李क\u093fЛш"), max_size=40))
