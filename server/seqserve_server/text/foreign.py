@@ -51,15 +51,14 @@ def with_names(text: str, words: Sequence[Span], tokenizer: Tokenizer) -> str:
 
     A word stays if each name that is not too long is in the text already.
     """
-    names = [each for each in _NAMES if tokenizer.alphabet.spells(each)]
+    names = [each for each in _NAMES if each not in text and tokenizer.alphabet.spells(each)]
     # A name of one token is a frequent one.
     names.sort(key=lambda name: len(tokenizer.pieces(name).ids))
     reads_spaces = tokenizer.encode("  a  a") != tokenizer.encode("a a")
     characters = list(text)
     for begin, end in words:
         lengths = {end - begin} if reads_spaces else range(end - begin + 1)
-        fitting = (each for each in names if len(each) in lengths and each not in text)
-        if name := next(fitting, ""):
+        if name := next((each for each in names if len(each) in lengths), ""):
             names.remove(name)
             is_after_space = not begin or text[begin - 1].isspace()
             fill = name.rjust if is_after_space else name.ljust
