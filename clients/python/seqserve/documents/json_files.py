@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from json import JSONDecoder
 
+from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.messages import message_pieces
 from seqserve.documents.passage import Lines, ParseError, Passage, joined_passages
@@ -93,10 +94,13 @@ def _behind_space(body: str, at: int) -> int:
 _TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?')
 
 
-def parse(lines: Lines, *, is_arb: bool = False) -> Iterator[Passage]:
+def parse(
+    lines: Lines, *, is_arb: bool = False, languages: Languages = UNKNOWN
+) -> Iterator[Passage]:
     """Yields a passage for each text in objects and lists, whatever their depth.
 
-    In files of Flutter, what keys with ``@`` have is about the texts. Source:
+    In files of Flutter, what keys with ``@`` have is about the texts; ``@@locale`` becomes the
+    language of the translation. Source:
     https://github.com/google/app-resource-bundle/wiki/ApplicationResourceBundleSpecification.
     """
     source = "".join(lines)
@@ -107,19 +111,24 @@ def parse(lines: Lines, *, is_arb: bool = False) -> Iterator[Passage]:
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise ParseError(line, f"is not JSON: {getattr(error, 'msg', error)}") from None
-    return passages([*_pieces(source, is_arb)], SYNTAX)
+    return passages([*_pieces(source, is_arb, languages)], SYNTAX)
 
 
 parse_arb = partial(parse, is_arb=True)
 
 
-def _pieces(source: str, is_arb: bool) -> Iterator[Piece]:
+def _pieces(source: str, is_arb: bool, languages: Languages) -> Iterator[Piece]:
     end = behind = 0
     for text in _TEXT.finditer(source):
         if text.start() < behind:
             continue
         if is_arb and text[2] and text[1].startswith("@"):
-            _, behind = DECODER.raw_decode(source, _behind_space(source, text.end()))
+            begin = _behind_space(source, text.end())
+            value, behind = DECODER.raw_decode(source, begin)
+            if text[1] == "@@locale" and isinstance(value, str):
+                locale = languages.or_of(value).renamed(value).replace("-", "_")
+                yield Piece(Kind.BREAK, f'{source[end:begin]}"{locale}"')
+                end = behind
         elif text[2] is None:
             yield Piece(Kind.BREAK, source[end : text.start(1)])
             yield from message_pieces(text[1], SYNTAX)

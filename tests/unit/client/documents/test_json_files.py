@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqserve.documents.attributes import Languages
 from seqserve.documents.formats import Format
+from seqserve.documents.json_files import parse_arb
 
 from .marking import marked, passages_of, written
 
@@ -34,6 +36,24 @@ def test_what_flutter_says_about_texts_is_no_text() -> None:
     text = f'{{{about}, "a": "{{n}} texts", "@x" : "y","b":"c"}}'
     expected = text.replace("{n} texts", "{n} «texts»").replace('"b":"c"', '"b":"«c»"')
     assert marked(Format.ARB, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("languages", "locale", "expected"),
+    [
+        (Languages("en", "de"), "en", "de"),
+        (Languages("auto", "zh-hant"), "en_US", "zh_Hant"),
+        (Languages("en", "de"), "fr", "fr"),
+        (Languages(), "en", "en"),
+    ],
+)
+def test_a_file_of_flutter_names_the_language_of_the_translation(
+    languages: Languages, locale: str, expected: str
+) -> None:
+    text = '{"a": "one", "@@locale" : "%s", "b": "two"}'
+    passages = [*parse_arb([text % locale], languages=languages)]
+    assert [each.text for each in passages if each.has_words] == ["one", "two"]
+    assert "".join(each.before + each.source for each in passages) == text % expected
 
 
 @pytest.mark.parametrize(
