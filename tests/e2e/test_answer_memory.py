@@ -92,14 +92,14 @@ def fill_share(caller: Unread, server: ServerProcess, version: int) -> list[int]
 async def test_cancelled_batches_give_their_memory_back(server: ServerProcess) -> None:
     before_mb = anonymous_mb(server.pid)
     batch = generation_pb2.GenerateBatchRequest(
-        model=NAME, version=VERSIONS[0], sources=[LONG] * 64, options=options(**ALL)
+        model=NAME, version=VERSIONS[0], sources=[LONG] * 128, options=options(**ALL)
     )
     async with grpc.aio.insecure_channel(server.target) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
         calls = [
             stub.GenerateBatch(batch, metadata=[("x-caller", str(number))]) for number in range(3)
         ]
-        enough_mb = before_mb + 2 * KEPT_MB
+        enough_mb = before_mb + 1.5 * KEPT_MB
         await eventually(lambda: anonymous_mb(server.pid) > enough_mb)
         for each in calls:
             each.cancel()
