@@ -117,8 +117,10 @@ async def _events(
             async for piece in pieces:
                 choices = [_choice(piece.text)] if piece.text else []
                 if piece.result is not None:
-                    done.append(completed(piece.result))
-                    head["model"], (best, *others) = done[-1]["model"], done[-1].pop("choices")
+                    whole = completed(piece.result)
+                    done.append(whole)
+                    head["model"] = whole["model"]
+                    best, *others = whole.pop("choices")
                     choices = [{**best, "text": ""}, *others]
                 for index, choice in enumerate(choices, first):
                     yield _event({**head, "choices": [{**choice, "index": index}]})

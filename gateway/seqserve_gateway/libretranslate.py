@@ -22,12 +22,7 @@ from seqserve_gateway.endpoint import Endpoint, Form, warning_header
 from seqserve_gateway.failure import Failure, names_of, reason_as, refusal
 from seqserve_gateway.fields import Fields, fields_of
 from seqserve_gateway.reading import Job
-from seqserve_gateway.translation import (
-    DETECTION_CHARS,
-    name_of,
-    targets_of,
-    translated,
-)
+from seqserve_gateway.translation import DETECTION_CHARS, name_of, targets_of, translated
 
 _MOST_ALTERNATIVES = 15
 _FORMS = {"text": "plain", "html": "html"}

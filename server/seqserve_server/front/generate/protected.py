@@ -41,8 +41,8 @@ class _Protected(Feature):
         text, tokenizer = part.original, self._tokenizer
         foreign = foreign_words(text, tokenizer) if self._has_placeholders else []
         spans = protected_spans(text, self._texts, self._has_placeholders, foreign)
-        if foreign := [span for span in spans if span in foreign]:
-            part = part._replace(text=with_names(text, foreign, tokenizer))
+        if named := sorted({*foreign}.intersection(spans)):
+            part = part._replace(text=with_names(text, named, tokenizer))
         return part._replace(protected=spans) if spans else part
 
     def max_bytes(self, part: Part) -> int:

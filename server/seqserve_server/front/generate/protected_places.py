@@ -58,7 +58,7 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span], read: str =
     if message.stop_reason in _ENDED:
         edits += map(places.missing, rest)
         rest = []
-    edits += places.duplicates(spans)
+    edits += places.duplicates()
     _write(message, source, edits, links)
     lost = generation_pb2.PLACEMENT_LOST
     end = Span(len(message.text), len(message.text))
@@ -79,7 +79,8 @@ class _Places:
     def __init__(
         self, text: str, source: str, read: str, spans: Sequence[Span], links: Sequence[Link]
     ) -> None:
-        self._text, self._source, self._read, self._links = text, source, read, links
+        self._text, self._source, self._links = text, source, links
+        self._read = {span: text_read(source, read, span) for span in spans}
         self._is_taken = bytearray(len(text))
         begins = [span.begin for span in spans]
         self._origins = [_origin(link.source, spans, begins) for link in links]
@@ -88,7 +89,7 @@ class _Places:
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:
         by_text: defaultdict[str, list[Span]] = defaultdict(list)
         for span in spans:
-            by_text[text_read(self._source, self._read, span)].append(span)
+            by_text[self._read[span]].append(span)
         edits = []
         # One that is in another counts where it is alone.
         for kept, origins in sorted(by_text.items(), key=lambda each: -len(each[0])):
@@ -134,9 +135,9 @@ class _Places:
         back = " " if follows.isspace() and at < len(text) and text[at].isalnum() else ""
         return _Edit(Span(at, at), span, generation_pb2.PLACEMENT_INSERTED, front, back)
 
-    def duplicates(self, spans: Sequence[Span]) -> list[_Edit]:
+    def duplicates(self) -> list[_Edit]:
         edits = []
-        for text in {text_read(self._source, self._read, span) for span in spans}:
+        for text in dict.fromkeys(self._read.values()):
             # A letter, digit or mark alone may be there for another reason.
             if len(text) > 1 or not text.isascii():
                 for place in self._occurrences(text):

@@ -57,10 +57,11 @@ class _Terms(Feature):
         self._ends = asked.ends
 
     def read(self, part: Part) -> Part:
-        decoding = self._decoding
-        # The second as the model reads it, without soft hyphens.
-        texts = part.rest, self._tokenizer.spelled(part.rest).text
-        matched = {id(term) for text in texts for term in self._index.terms_in(text)}
+        decoding, text = self._decoding, part.rest
+        # As the model reads it, without soft hyphens; mostly that is the text.
+        spelled = self._tokenizer.spelled(text).text
+        texts = {text, spelled} if self._own else ()
+        matched = {id(term) for each in texts for term in self._index.terms_in(each)}
         pairs = zip(self._own, decoding.terms, strict=True)
         found = [pair for pair in pairs if id(pair[0]) in matched]
         needed = self._needed([target for _, target in found])
@@ -69,7 +70,7 @@ class _Terms(Feature):
                 f"of the source do not fit: their targets and the prefix have {needed} tokens, and"
                 f" max_decoding_length is {decoding.max_decoding_length}"
             )
-        left_out = self._add_glossary(found, texts[1])
+        left_out = self._add_glossary(found, spelled)
         decoding = replace(decoding, terms=tuple(target for _, target in found))
         if decoding.terms and decoding.beam_size == 1:
             decoding = replace(decoding, beam_size=min(_BEAM_SIZE, self._max_rows))
