@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heapreplace
-from itertools import pairwise
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count, islice, pairwise
+from typing import TypeAlias
 
 from seqserve_server.engine.request import Request
 
@@ -34,30 +35,60 @@ class _Node:
     # A dict would step over all that have left to find the first one.
     line: OrderedDict[Request, None] = field(default_factory=OrderedDict)
     """Waiting requests of a flow, the next one first."""
+    heap: list[_Entry] = field(default_factory=list)
+    """Children below which requests wait, by their starts, among entries that are out of date."""
+    entries: int = 0
+    """Entries so far: their numbers break ties, so that sorting never compares nodes."""
+    entry: _Entry | None = None
+    """Its own entry among the children of its parent, while requests wait below it."""
 
     def __iter__(self) -> Iterator[Request]:
+        first = self._first()
+        if first is not None:
+            yield first
+            # More than one are asked for rarely: then all children are gone through.
+            yield from islice(self._all(), 1, None)
+
+    def _first(self) -> Request | None:
+        node = self
+        while not node.line:
+            while node.heap and not _is_current(node.heap[0]):
+                heappop(node.heap)
+            if not node.heap:
+                return None
+            node = node.heap[0][-1]
+        return next(iter(node.line))
+
+    def _all(self) -> Iterator[Request]:
         yield from self.line
-        waiting = [child for child in self.children.values() if child.work]
-        if len(waiting) == 1:
-            yield from waiting[0]
-            return
-        # Ties are broken by number, so that sorting never compares nodes.
-        heap = [(child.start, number, iter(child)) for number, child in enumerate(waiting)]
+        heap = [
+            (start, number, child._all()) for start, number, child in filter(_is_current, self.heap)
+        ]
         heapify(heap)
+        numbers = count(self.entries + 1)
         while heap:
-            start, number, requests = heap[0]
+            start, _, requests = heap[0]
             request = next(requests, None)
             if request is None:
                 heappop(heap)
             else:
                 yield request
-                heapreplace(heap, (start + request.work, number, requests))
+                heapreplace(heap, (start + request.work, next(numbers), requests))
 
     def child(self, key: str) -> _Node:
         """Finds a client or a flow; one that has nothing yet is added."""
         if key not in self.children:
             self.children[key] = _Node()
         return self.children[key]
+
+    def enter(self, child: _Node) -> None:
+        """Gives a child a new place by its start."""
+        self.entries += 1
+        child.entry = (child.start, self.entries, child)
+        heappush(self.heap, child.entry)
+        if len(self.heap) > 2 * len(self.children):
+            self.heap = [entry for entry in self.heap if _is_current(entry)]
+            heapify(self.heap)
 
     def work_before(self, path: tuple[str, ...], work: int) -> int:
         """Estimates the work that is served before a new request, if others send as large ones."""
@@ -74,6 +105,13 @@ class _Node:
             if each.work and each.start <= start
         )
         return own + sum(ahead)
+
+
+_Entry: TypeAlias = tuple[int, int, _Node]
+
+
+def _is_current(entry: _Entry) -> bool:
+    return entry[-1].entry is entry
 
 
 class Turns:
@@ -112,6 +150,7 @@ class Turns:
         for parent, child in pairwise(nodes):
             if not child.work:
                 child.start = max(child.start, parent.now)
+                parent.enter(child)
         for node in nodes:
             node.work += request.work
             node.requests += 1
@@ -124,6 +163,7 @@ class Turns:
         for parent, child in pairwise(nodes):
             parent.now = max(parent.now, child.start)
             child.start += request.work
+            parent.enter(child)
         self._remove(request, nodes)
 
     def leave(self, request: Request) -> None:
@@ -144,6 +184,8 @@ class Turns:
     def _remove(self, request: Request, nodes: tuple[_Node, _Node, _Node]) -> None:
         for node in nodes:
             node.work -= request.work
+            if not node.work:
+                node.entry = None
         del nodes[-1].line[request]
         self._length -= 1
 

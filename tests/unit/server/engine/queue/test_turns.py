@@ -147,6 +147,29 @@ def test_requests_of_one_flow_are_served_in_order(sent: list[tuple[str, str, int
 
 
 @given(SENT, st.data())
+def test_order_has_each_request_once_after_others_have_left_or_come_again(
+    sent: list[tuple[str, str, int]], data: st.DataObject
+) -> None:
+    waiting = [request(*each) for each in sent]
+    turns = filled(waiting)
+    while waiting:
+        order = list(turns)
+        assert len(order) == len(waiting) and set(order) == set(waiting)
+        if data.draw(st.booleans()):
+            assert serve(turns) is order[0]
+            waiting.remove(order[0])
+        else:
+            gone = data.draw(st.sampled_from(waiting))
+            turns.leave(gone)
+            waiting.remove(gone)
+            if data.draw(st.booleans()):
+                back = request(*flow_of(gone), length=1)
+                turns.add(back)
+                waiting.append(back)
+    assert not len(turns) and turns.work == 0
+
+
+@given(SENT, st.data())
 def test_clients_without_requests_are_forgotten(
     sent: list[tuple[str, str, int]], data: st.DataObject
 ) -> None:
