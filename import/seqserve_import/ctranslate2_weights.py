@@ -188,7 +188,9 @@ class ModelBin(Weights):
             factors: Any = _OLD_INT16_SCALE if scale is None else self._dequantized(scale, None)
             if not np.all(factors > 0):
                 raise CheckpointError(f"{self._path}: has a scale that is not above zero; {AGAIN}")
-            values /= np.reshape(factors, (-1, *[1] * (len(array.shape) - 1)))
+            # Weights that are not finite are refused by name.
+            with np.errstate(over="ignore"):
+                values /= np.reshape(factors, (-1, *[1] * (len(array.shape) - 1)))
         return values
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.ctranslate2_files import content_of
 
@@ -33,6 +33,7 @@ PLACES = st.integers(0, len(CONTENT) - 1)
     changes=st.lists(st.tuples(PLACES, st.integers(0, 255)), max_size=4),
     number=st.tuples(PLACES, st.sampled_from([0, 2**16 - 1, 2**31, 2**32 - 1])) | st.none(),
 )
+@example(end=0, changes=[(1, 0)], number=(148, 2**16 - 1)).via("a scale of nearly zero")
 def test_damage_is_refused_or_harmless(
     end: int, changes: list[tuple[int, int]], number: tuple[int, int] | None
 ) -> None:
