@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.clock import Clock
 
@@ -72,6 +72,7 @@ OPERATIONS = st.one_of(
 
 
 @given(st.lists(OPERATIONS, max_size=80))
+@example([("bulk", 1)] * 6 + [("single", 1), ("take", 1), ("bulk", 1), ("take", 1)])
 def test_bulk_keeps_to_its_part_and_everything_is_served(
     operations: list[tuple[str, int]],
 ) -> None:

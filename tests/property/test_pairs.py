@@ -3,7 +3,7 @@
 import random
 from itertools import product
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.examples import examples
 
@@ -14,8 +14,10 @@ from seqserve_server.contract.errors import InvalidRequest
 
 CODES = ["en", "eng_Latn", "de", "deu_Latn", "de-AT", "ko", "zh", "zho_Hans", "zho_Hant", "fr"]
 SIDES = st.lists(st.sampled_from(CODES), max_size=4, unique=True)
-TRANSLATORS = st.lists(st.tuples(SIDES, SIDES), max_size=6).map(
-    lambda sides: [
+
+
+def translators_of(sides: list[tuple[list[str], list[str]]]) -> list[Translator]:
+    return [
         Translator(
             f"m{index}",
             Template(
@@ -25,7 +27,9 @@ TRANSLATORS = st.lists(st.tuples(SIDES, SIDES), max_size=6).map(
         )
         for index, (sources, targets) in enumerate(sides)
     ]
-)
+
+
+TRANSLATORS = st.lists(st.tuples(SIDES, SIDES), max_size=6).map(translators_of)
 
 
 def legs_of(pairs: Pairs, source: str, target: str) -> Legs | None:
@@ -43,6 +47,10 @@ def serves(translator: Translator, source: str, target: str) -> bool:
 
 @examples(200)
 @given(TRANSLATORS)
+@example(
+    # Chinese is no pivot on the way to Chinese.
+    translators_of([(["zh"], ["zho_Hans"]), (["en"], ["zho_Hans", "zho_Hant"])])
+)
 def test_legs_are_the_fewest_and_lead_from_the_source_to_the_target(
     translators: list[Translator],
 ) -> None:

@@ -131,9 +131,10 @@ class Pairs:
         readers = [(rank, each, c) for rank, each in sides if (c := _code(each, "source", source))]
         writers = [(rank, each, c) for rank, each in sides if (c := _code(each, "target", target))]
         for (rank, first, read), (next_rank, second, written) in product(readers, writers):
+            ends = [folded(code) for code in (source, read, written, target)]
             for pivot, again in self._pivots(first, second):
                 language = folded(pivot)
-                if language.may_be(folded(read)) or language.may_be(folded(written)):
+                if any(map(language.may_be, ends)):
                     continue
                 key = (language.name != _PREFERRED_PIVOT, rank, next_rank, pivot)
                 legs = Leg(first.name, read, pivot), Leg(second.name, again, written)

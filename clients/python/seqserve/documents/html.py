@@ -229,7 +229,7 @@ def _kind(token: Token) -> Kind:
     return Kind.BREAK
 
 
-_LONE_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
+_LONE_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*+)[^>]*?(/?)>")
 _MARKED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|[\s\"']notranslate\b", re.IGNORECASE)
 
 

@@ -19,7 +19,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 _ENDS: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
 _INDENT = 4
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[+!]?)[ \t]+\S[^\n]*")
-_CODE = re.compile(
+_STATEMENT = re.compile(
     r"import\s[^\n]*['\"][^'\"\n]+['\"];?[ \t]*(?:\n|\Z)|import\s*\{[^\n]*(?:\n|\Z)"
     r"|export\s+(?:default|const|let|var|function|class|async)\b"
 )
@@ -93,7 +93,7 @@ def _indented(state: StateBlock, first: int, last: int, silent: bool) -> bool:
 def _script(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     """Lines of JavaScript in MDX, up to a blank one."""
     begin = state.bMarks[first]
-    if state.level or not _CODE.match(state.src, begin):
+    if state.level or not _STATEMENT.match(state.src, begin):
         return False
     if silent:
         return True

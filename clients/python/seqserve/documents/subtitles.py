@@ -22,7 +22,7 @@ _NOTE = re.compile(r"(?:NOTE|STYLE|REGION)(?!\S)")
 _TAG = r"</?\w[^<>]*>"
 # Tags, and what SRT writes in braces; the dash or >> of a speaker comes before or within them.
 _MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
-_DASH = re.compile(rf"((?:\s|\\[Nnh]|{_TAG})*)((?:[-–]|(?:>|&gt;){{2,}})\s*)")
+_DASH = re.compile(rf"((?:\s|\\[Nnh]|{_TAG})*)((?:[-–]|(?:>|&gt;){{2,}}+)\s*)")
 # Other programs' breaks within a line, and spaces that do not break.
 _BREAK = re.compile(r"\\[Nnh]")
 _LINE_END = re.compile(r"\r\n|\r|\n|\\[Nn]")

@@ -42,6 +42,8 @@ class BulkShare:
         self._slots, self._workers = slots, workers
         self._rows = {is_bulk: 0 for is_bulk in (False, True)}
         self._busy = [0] * workers
+        # Slots of single calls on each worker.
+        self._singles = [0] * workers
         self._single_ended_s = -math.inf
 
     @property
@@ -49,14 +51,16 @@ class BulkShare:
         """Slots in use."""
         return sum(self._rows.values())
 
-    def begin(self, spec: Spec) -> None:
+    def begin(self, spec: Spec, worker: int) -> None:
         """Takes the slots of a request."""
         self._rows[spec.is_bulk] += spec.rows
+        self._singles[worker] += spec.rows * (not spec.is_bulk)
 
-    def end(self, spec: Spec, now_s: float) -> None:
+    def end(self, spec: Spec, worker: int, now_s: float) -> None:
         """Frees the slots of a request."""
         self._rows[spec.is_bulk] -= spec.rows
         if not spec.is_bulk:
+            self._singles[worker] -= spec.rows
             self._single_ended_s = now_s
 
     def note(self, worker: int, busy: int) -> None:
@@ -81,6 +85,9 @@ class BulkShare:
             has_bulk = waiting[True] or running[True]
             is_mixed = has_bulk and (waiting[False] or has_singles)
             return Part(even, room, is_settled=room == math.inf and not is_mixed)
+        quick_room = quick_rows - self._busy[worker]
         if worker < quick:
-            return Part(even, quick_rows - self._busy[worker], is_apart=True)
-        return Part(math.inf, math.inf, has_singles=False, is_apart=True)
+            return Part(even, quick_room, is_apart=True)
+        # A single call that began here before runs as on a quick one.
+        room = quick_room if self._singles[worker] else math.inf
+        return Part(math.inf, room, has_singles=False, is_apart=True)

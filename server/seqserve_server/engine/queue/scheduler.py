@@ -35,8 +35,8 @@ class Scheduler(RequestQueue):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(limits, slots, clock)
-        # When each running request started.
-        self._started_s: dict[Request, float] = {}
+        # When each running request started, and on which worker.
+        self._started: dict[Request, tuple[float, int]] = {}
         # Rows are counted, not requests: a beam takes several.
         self._running = BulkShare(slots, workers)
         self._cancelled: set[Request] = set()
@@ -59,7 +59,7 @@ class Scheduler(RequestQueue):
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""
         super().assert_idle()
-        assert not (self._started_s or self.running or self._cancelled or self._tokens_ahead)
+        assert not (self._started or self.running or self._cancelled or self._tokens_ahead)
 
     def _add(self, request: Request) -> None:
         self._admission.check(request, self._clock(), self._slots - self.running)
@@ -100,8 +100,8 @@ class Scheduler(RequestQueue):
                     other.passed_rows += rows
                 self._queue.serve(request)
                 request.state = RequestState.RUNNING
-                self._started_s[request] = now_s
-                self._running.begin(request.spec)
+                self._started[request] = now_s, worker
+                self._running.begin(request.spec, worker)
                 taken.append(request)
                 busy += rows
                 free -= rows
@@ -211,11 +211,11 @@ class Scheduler(RequestQueue):
             for request in requests:
                 self._cancelled.discard(request)
                 request.state = RequestState.DONE
-                started_s = self._started_s.pop(request, None)
-                if started_s is None:
+                started = self._started.pop(request, None)
+                if started is None:
                     continue
-                now_s = self._clock()
-                self._running.end(request.spec, now_s)
+                (started_s, worker), now_s = started, self._clock()
+                self._running.end(request.spec, worker, now_s)
                 self._queue.forget(request)
                 if answered:
                     self._pace.ended(request.work, request.rows, now_s - started_s)
