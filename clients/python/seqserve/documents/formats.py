@@ -91,7 +91,7 @@ def is_named_as_document(path: Path) -> bool:
 
 FALLBACKS = {Format.PROPERTIES: "iso-8859-1"}
 """Encodings of files that are not UTF-8, where the format tells."""
-PAGES = {Format.HTML, Format.EPUB, Format.ARB}
+PAGES = {Format.HTML, Format.EPUB, Format.ARB, Format.PO, Format.XLIFF}
 """Formats whose documents name their language."""
 
 
