@@ -147,6 +147,8 @@ _OPEN = Table(
         **dict.fromkeys(("text:database-display", "text:user-field-get"), Role.PROTECTED),
         "text:s": Role.SPACE,
     },
+    # Programs show it, and not the paragraph in the cell.
+    values={"table:table-cell": re.compile(r"(?<=string-value=\")([^\"]+)")},
     syntax=XML._replace(keeps_space=False),
 )
 

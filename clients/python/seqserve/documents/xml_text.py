@@ -4,10 +4,12 @@ Elements that the table does not name belong to a text, divide it or are a point
 their content.
 """
 
+import html
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import cycle
 
 from seqserve.documents.inline import passages
 from seqserve.documents.passage import Lines, ParseError, Passage
@@ -27,6 +29,7 @@ from seqserve.documents.xml_source import (
 
 # A run may declare prefixes that are in its format or in what it has.
 _DECLARED = re.compile(r"\sxmlns(?::[^\s=]+)?\s*=\s*(?:\"[^\"]*\"|'[^']*')")
+_VALUE = XML._replace(write=html.escape)
 _UNREAD = {Role.KEPT, Role.MARKED, Role.OTHER_LANGUAGE, Role.DATA, Role.DELETED}
 
 
@@ -56,6 +59,8 @@ class Table:
     """Reads a text between tags, with its syntax, and whether ``is_alone`` in its element."""
     tag: Callable[..., tuple[str, tuple[Piece, ...]]] | None = None
     """Reads the texts in a tag that begins an element, as :func:`.read_tag`; None if none has."""
+    values: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    """Matches the texts in tags, which are in double quotes, by the names of their elements."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     strings: Mapping[str, Callable[..., Iterable[Piece]]] = field(default_factory=dict)
@@ -125,7 +130,7 @@ class _Reader:
     def _add_part(self, node: Node, role: Role, is_text: bool) -> None:
         if role is Role.STRUCTURE and not (node.children or self._table.tag):
             # The children of an element without a text are not known.
-            self._add(Kind.BREAK, node.raw)
+            self._add_opening(Kind.BREAK, node, opening=node.raw)
             return
         self._add_opening(Kind.BREAK, node)
         self.read(node, role is Role.BLOCK or (is_text and self._table.is_text))
@@ -185,6 +190,10 @@ class _Reader:
         raw, texts = opening or node.opening, tuple[Piece, ...]()
         if self._table.tag:
             raw, texts = self._table.tag(raw, is_text=is_text)
+        elif values := self._table.values.get(node.name):
+            kinds = cycle((Kind.BREAK, Kind.TEXT))
+            parts = zip(kinds, values.split(raw), strict=False)
+            texts = tuple(Piece(kind, part, syntax=_VALUE) for kind, part in parts)
         self.pieces.append(Piece(kind, raw, name, parts=texts))
 
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:

@@ -199,3 +199,10 @@ def test_the_format_within_a_comment_divides_it_and_stays() -> None:
     assert sent(passages) == ["a", "b", "c", "one two"]
     comment = NOTE.format("A <text:span>B</text:span> C")
     assert in_capitals(passages) == odf(f"<text:p>ONE{comment} TWO</text:p>")
+
+
+@pytest.mark.parametrize("content", ["/>", "><text:p>a word</text:p></table:table-cell>"])
+def test_the_value_of_a_cell_is_translated_as_programs_show_it(content: str) -> None:
+    text = odf(f'<table:table-cell office:string-value="a &quot;word&quot;"{content}')
+    expected = text.replace("a word", "A WORD").replace("a &quot;word", "A &quot;WORD")
+    assert in_capitals(passages_of(Format.ODS, text)) == expected
