@@ -98,6 +98,15 @@ def test_a_raised_number_is_no_part_of_the_word_before_it() -> None:
     assert f"{run('IN 1850')}{raised}{run(' BY A KING')}" in in_capitals(passages)
 
 
+def test_the_raised_ending_of_an_ordinal_number_becomes_plain() -> None:
+    raised = run("st", '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>')
+    passages = passages_of(Format.DOCX, docx_document(f"<w:p>{run('on May 1')}{raised}</w:p>"))
+    assert run("ON MAY 1ST") in in_capitals(passages)
+    text = odt_document("<text:p>on May 1<text:span>st</text:span></text:p>")
+    assert "ON MAY 1ST<" in in_capitals(passages_of(Format.ODT, text))
+    assert in_capitals(passages_of(Format.HTML, "the 1<sup>st</sup> day")) == "THE 1ST DAY"
+
+
 FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
 PAGE = (
     f"{FIELD.format('begin')}<w:r><w:instrText>PAGE</w:instrText></w:r>{FIELD.format('separate')}"
