@@ -40,11 +40,14 @@ _ADDRESS = (
 )
 _ALERT = r"\[![A-Za-z]+\][-+]?"
 _SNIPPET = r"-+8<-+[^\n]*+"
+_NOTE = r"\^\[(?:[^\[\]\n]|\[[^\[\]\n]{0,200}\]){1,500}\]"
 _ABBREVIATION = r"\*\[[^\]\n]{1,200}\]:"
 _SPANS = {
-    Kind.BREAK: rf"{COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)",
-    # And notes, and names of pictures.
-    Kind.EMPTY: rf"!\[[^\[\]\n]{{0,500}}{_ADDRESS}|{_ATTRIBUTES}"
+    Kind.BREAK: rf"{COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)"
+    r"|^\| +",
+    # And notes, raised and lowered numbers, and names of pictures.
+    Kind.EMPTY: rf"{_NOTE}|(?<=\w)(?:\^[\w+-]{{1,9}}\^|~[\w+-]{{1,9}}~)(?!~)"
+    rf"|!\[[^\[\]\n]{{0,500}}{_ADDRESS}|{_ATTRIBUTES}"
     r"|\[\^[^\]\n]{1,200}\]|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])",
     # Expressions and roles in braces; keys of a keyboard, pages of a wiki.
     Kind.PLACEHOLDER: rf"{ADDRESS}|{SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
@@ -56,7 +59,8 @@ _SPANS = {
 }
 _SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)
 ALONE = re.compile(
-    rf"(?:\s|{COMPONENT}|{SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
+    rf"(?:\s|{COMPONENT}|{SHORTCODE}|{_ATTRIBUTES})++"
+    rf"|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}|\|\s).*+"
 )
 """Matches a line that does not go on in the next one."""
 # In place of an image, and as the title of an image or a link; without markup or escapes.
@@ -151,6 +155,9 @@ class _State(StateInline):
                 yield begin, end, tag_piece(raw)
             elif token.type == "span":
                 is_tag = raw.startswith("<")
+                if raw.startswith("^["):
+                    yield begin, end, self._note(raw)
+                    continue
                 span = _with_texts(Piece(token.meta["kind"], raw, "[["))
                 yield begin, end, tag_piece(raw) if is_tag else span
             elif token.nesting and token.tag in _ELEMENTS and token.info != "auto":
@@ -165,6 +172,11 @@ class _State(StateInline):
             elif token.type in _POINTS and begin < end:
                 text = f"`{token.content}`" if token.type == "code_inline" else None
                 yield begin, end, _with_texts(Piece(_POINTS[token.type], raw, text=text))
+
+    def _note(self, raw: str) -> Piece:
+        around = (Piece(Kind.BREAK, each) for each in ("^[", "]"))
+        texts = _divided(raw[2:-1], self.env["references"])
+        return Piece(Kind.EMPTY, raw, parts=(next(around), *texts, *around))
 
 
 def _with_texts(piece: Piece) -> Piece:
