@@ -64,7 +64,7 @@ _OF_OFFICE = (
     r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
 )
 # Its parts have these names by the standard, also those within parts.
-_OPEN_DOCUMENT = (frozenset[str](), "", r"(?:.*/)?(?:content|styles)\.xml")
+_OPEN_DOCUMENT = (frozenset[str](), "", r"(?!word/|ppt/|xl/)(?:.*/)?(?:content|styles)\.xml")
 ARCHIVES: dict[Format, tuple[frozenset[str], str, str]] = {
     **dict.fromkeys((Format.DOCX, Format.PPTX, Format.XLSX), _OF_OFFICE),
     **dict.fromkeys((Format.ODT, Format.ODP, Format.ODS), _OPEN_DOCUMENT),
