@@ -118,6 +118,11 @@ _PACKAGE = Table(
     characters={"w:noBreakHyphen": "\N{NON-BREAKING HYPHEN}"},
     piece=_piece,
     strings=dict.fromkeys(_HEADERS, _header),
+    # Words behind a page, and what a reader hears of a picture.
+    values={
+        "w:pict": re.compile(r"(?<=\sstring=\")([^\"]+)"),
+        **dict.fromkeys(("w:drawing", "p:pic"), re.compile(r"(?<=\sdescr=\")([^\"]+)")),
+    },
     of_source=_OF_SOURCE,
     bare={"a:r"},
 )

@@ -4,7 +4,6 @@ Elements that the table does not name belong to a text, divide it or are a point
 their content.
 """
 
-import html
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from seqserve.documents.xml_source import (
     IN_CDATA,
     OTHER,
     TEXT,
+    VALUE,
     XML,
     Node,
     Role,
@@ -29,7 +29,6 @@ from seqserve.documents.xml_source import (
 
 # A run may declare prefixes that are in its format or in what it has.
 _DECLARED = re.compile(r"\sxmlns(?::[^\s=]+)?\s*=\s*(?:\"[^\"]*\"|'[^']*')")
-_VALUE = XML._replace(write=html.escape)
 _UNREAD = {Role.KEPT, Role.MARKED, Role.OTHER_LANGUAGE, Role.DATA, Role.DELETED}
 
 
@@ -60,7 +59,7 @@ class Table:
     tag: Callable[..., tuple[str, tuple[Piece, ...]]] | None = None
     """Reads the texts in a tag that begins an element, as :func:`.read_tag`; None if none has."""
     values: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    """Matches the texts in tags, which are in double quotes, by the names of their elements."""
+    """Matches texts in double quotes, by the names of the elements whose tags they are in."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     strings: Mapping[str, Callable[..., Iterable[Piece]]] = field(default_factory=dict)
@@ -190,11 +189,15 @@ class _Reader:
         raw, texts = opening or node.opening, tuple[Piece, ...]()
         if self._table.tag:
             raw, texts = self._table.tag(raw, is_text=is_text)
-        elif values := self._table.values.get(node.name):
-            kinds = cycle((Kind.BREAK, Kind.TEXT))
-            parts = zip(kinds, values.split(raw), strict=False)
-            texts = tuple(Piece(kind, part, syntax=_VALUE) for kind, part in parts)
+        else:
+            texts = self._values(node, raw)
         self.pieces.append(Piece(kind, raw, name, parts=texts))
+
+    def _values(self, node: Node, raw: str) -> tuple[Piece, ...]:
+        values = self._table.values.get(node.name)
+        parts = values.split(raw) if values else ()
+        kinds = cycle((Kind.BREAK, Kind.TEXT)) if len(parts) > 1 else ()
+        return tuple(Piece(*part, syntax=VALUE) for part in zip(kinds, parts, strict=False))
 
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:
         self.pieces.append(Piece(kind, raw, name, written=written))
@@ -264,6 +267,7 @@ class _Reader:
                 self.pieces += [edge, begin._replace(raw="")]
             else:
                 self._add(Kind.EMPTY, node.raw, written=f"{opening}{node.raw}{closing}")
+                self.pieces[-1] = self.pieces[-1]._replace(parts=self._values(node, node.raw))
         self._add(Kind.CLOSING, run.closing, begin.name, written="")
 
     def _add_nothing(self, raw: str) -> None:

@@ -201,6 +201,29 @@ def test_the_format_within_a_comment_divides_it_and_stays() -> None:
     assert in_capitals(passages) == odf(f"<text:p>ONE{comment} TWO</text:p>")
 
 
+@pytest.mark.parametrize(
+    ("root", "text"),
+    [
+        ("w:document", '<w:p><w:r>{}<w:pict><v string="a word"/></w:pict>{}</w:r></w:p>'),
+        (
+            "w:document",
+            '<w:p><w:r>{}<w:drawing><v id="1" descr="a word"/></w:drawing>{}</w:r></w:p>',
+        ),
+        ("p:sld", '<p:sp><a:p/></p:sp><p:pic><v><p:cNvPr name="no" descr="a word"/></v></p:pic>'),
+    ],
+)
+@pytest.mark.parametrize(
+    "around", [("", ""), ("<w:t>some</w:t>", "<w:t xml:space='preserve'> x</w:t>")]
+)
+def test_the_texts_of_a_picture_are_translated(
+    root: str, text: str, around: tuple[str, str]
+) -> None:
+    source = part(text.format(*around), root)
+    found = in_capitals(passages_of(Format.DOCX, source))
+    assert '"A WORD"' in found and ElementTree.fromstring(found) is not None
+    assert re.sub("<[^>]+>", "", found) == re.sub("<[^>]+>", "", source).upper()
+
+
 @pytest.mark.parametrize("content", ["/>", "><text:p>a word</text:p></table:table-cell>"])
 def test_the_value_of_a_cell_is_translated_as_programs_show_it(content: str) -> None:
     text = odf(f'<table:table-cell office:string-value="a &quot;word&quot;"{content}')
