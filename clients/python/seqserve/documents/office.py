@@ -168,8 +168,11 @@ _OPEN = Table(
         **dict.fromkeys(("text:database-display", "text:user-field-get"), Role.PROTECTED),
         "text:s": Role.SPACE,
     },
-    # Programs show it, and not the paragraph in the cell.
-    values={"table:table-cell": re.compile(r"(?<=string-value=\")([^\"]+)")},
+    values={
+        # Programs show it, and not the paragraph in the cell.
+        "table:table-cell": re.compile(r"(?<=string-value=\")([^\"]+)"),
+        **dict.fromkeys(("svg:title", "svg:desc"), re.compile(r"(?<=>)([^<]+)")),
+    },
     syntax=XML._replace(keeps_space=False),
 )
 

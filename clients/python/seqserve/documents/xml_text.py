@@ -59,7 +59,7 @@ class Table:
     tag: Callable[..., tuple[str, tuple[Piece, ...]]] | None = None
     """Reads the texts in a tag that begins an element, as :func:`.read_tag`; None if none has."""
     values: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    """Matches texts in double quotes, by the names of the elements whose tags they are in."""
+    """Matches texts in tags or of points, by the names of their elements."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     strings: Mapping[str, Callable[..., Iterable[Piece]]] = field(default_factory=dict)
@@ -161,8 +161,9 @@ class _Reader:
             return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
         if role in _UNREAD:
             return Piece(Kind.BREAK, node.raw, why=role.value if node.has_words else "")
+        written, texts = "" if role is Role.NOTHING else None, self._values(node, node.raw)
         kind = Kind.SPACE if role is Role.SPACE else Kind.EMPTY
-        return Piece(kind, node.raw, written="" if role is Role.NOTHING else None)
+        return Piece(kind, node.raw, written=written, parts=texts)
 
     def _unwrapped(self, node: Node) -> tuple[Node, str, str]:
         """Returns the element whose texts are all in an element, and what is before and after."""
@@ -186,11 +187,10 @@ class _Reader:
     def _add_opening(
         self, kind: Kind, node: Node, name: str = "", opening: str = "", *, is_text: bool = True
     ) -> None:
-        raw, texts = opening or node.opening, tuple[Piece, ...]()
+        raw = opening or node.opening
+        texts = self._values(node, raw)
         if self._table.tag:
             raw, texts = self._table.tag(raw, is_text=is_text)
-        else:
-            texts = self._values(node, raw)
         self.pieces.append(Piece(kind, raw, name, parts=texts))
 
     def _values(self, node: Node, raw: str) -> tuple[Piece, ...]:
@@ -266,8 +266,8 @@ class _Reader:
                     self._add(Kind.BREAK, node.raw)
                 self.pieces += [edge, begin._replace(raw="")]
             else:
-                self._add(Kind.EMPTY, node.raw, written=f"{opening}{node.raw}{closing}")
-                self.pieces[-1] = self.pieces[-1]._replace(parts=self._values(node, node.raw))
+                single = self._single(node, Role.POINT)
+                self.pieces.append(single._replace(written=f"{opening}{node.raw}{closing}"))
         self._add(Kind.CLOSING, run.closing, begin.name, written="")
 
     def _add_nothing(self, raw: str) -> None:

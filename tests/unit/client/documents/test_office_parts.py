@@ -229,3 +229,12 @@ def test_the_value_of_a_cell_is_translated_as_programs_show_it(content: str) -> 
     text = odf(f'<table:table-cell office:string-value="a &quot;word&quot;"{content}')
     expected = text.replace("a word", "A WORD").replace("a &quot;word", "A &quot;WORD")
     assert in_capitals(passages_of(Format.ODS, text)) == expected
+
+
+@pytest.mark.parametrize("text", ["<text:p>{}</text:p>", "<text:p>some {} text</text:p>"])
+def test_the_texts_of_a_picture_of_open_document_are_translated(text: str) -> None:
+    spaces = f'xmlns:svg="{TEXT.replace("text:1", "svg-compatible:1")}"'
+    picture = f"<frame {spaces}><svg:title>a title</svg:title><svg:desc>a &lt; b</svg:desc></frame>"
+    found = in_capitals(passages_of(Format.ODT, odf(text.format(picture))))
+    expected = picture.replace("a title", "A TITLE").replace("a &lt; b", "A &lt; B")
+    assert found == odf(text.format(expected)).replace("some", "SOME").replace(" text<", " TEXT<")
