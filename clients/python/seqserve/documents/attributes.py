@@ -61,6 +61,10 @@ class Languages(NamedTuple):
         is_source = code and self.source and not self.is_other(code)
         return (is_source and self.code) or code
 
+    def locale(self, code: str) -> str:
+        """Returns it as files of programs write it; one that is missing is added."""
+        return (self.or_of(code).renamed(code) if code else self.code).replace("-", "_")
+
     @property
     def code(self) -> str:
         """The language code of a translation; empty if it is not known."""

@@ -5,7 +5,6 @@ Source: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 from seqserve.documents.attributes import UNKNOWN, Languages
@@ -66,16 +65,11 @@ def _parts(source: str, languages: Languages) -> Iterator[str | Passage]:
             continue
         header = texts["msgstr"]
         yield source[end : header.begin]
-        yield _LANGUAGE.sub(partial(_renamed, languages), header.raw)
+        yield _LANGUAGE.sub(lambda named: named[1] + languages.locale(named[2]), header.raw)
         end = header.begin + len(header.raw)
         if count := _FORMS.search(_SYNTAX.read(header.raw)):
             forms = int(count[1])
     yield source[end:]
-
-
-def _renamed(languages: Languages, named: re.Match[str]) -> str:
-    code = languages.or_of(named[2]).renamed(named[2]) if named[2] else languages.code
-    return named[1] + code.replace("-", "_")
 
 
 def _translations(
