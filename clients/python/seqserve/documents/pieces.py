@@ -130,7 +130,8 @@ def _around(piece: Piece, children: Sequence[Element], closing: Piece) -> Elemen
             # A field of data, or without a letter, such as a page number.
             element.has_text, element.has_placeholder = False, True
     is_number = element.has_text and not (element.has_words or element.has_placeholder)
-    if is_number and _IS_RAISED.match(piece.name) and not any(p.parts for p in element.pieces()):
+    is_raised = _IS_RAISED.match(piece.name) or "noteref" in piece.raw
+    if is_number and is_raised and not any(p.parts for p in element.pieces()):
         # A note or an exponent, which a model would read as a part of the word before it.
         raw = "".join(p.raw for p in element.pieces())
         text = "".join(child.text for child in children)
