@@ -22,6 +22,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from seqserve.documents.html import tag_piece, with_whole_elements
 from seqserve.documents.inline import Kind, Piece
 from seqserve.documents.markdown_blocks import COMPONENT
+from seqserve.documents.pieces import divided
 from seqserve.documents.syntax import SHORTCODE, Syntax, enclosed
 from seqserve.words import ADDRESS
 
@@ -181,12 +182,8 @@ class _State(StateInline):
 
 def _with_texts(piece: Piece) -> Piece:
     """Adds the texts of an image or of the end of a link."""
-    if piece.kind not in (Kind.EMPTY, Kind.CLOSING) or not _TEXTS.search(piece.raw):
-        return piece
-    raws = enumerate(_TEXTS.split(piece.raw))
-    kinds = (Kind.BREAK, Kind.TEXT)
-    parts = (Piece(kinds[index % 2], raw, syntax=_IN_MARKUP) for index, raw in raws)
-    return piece._replace(parts=tuple(parts))
+    has_texts = piece.kind in (Kind.EMPTY, Kind.CLOSING)
+    return piece._replace(parts=divided(piece.raw, _TEXTS, _IN_MARKUP)) if has_texts else piece
 
 
 class _Rules(ParserInline):

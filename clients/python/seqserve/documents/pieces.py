@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import cycle
 from typing import NamedTuple
 
 from seqserve.documents.syntax import Syntax
@@ -67,6 +68,13 @@ class Piece(NamedTuple):
     def markup(self) -> str:
         """Its replacement in a translation."""
         return self.raw if self.written is None else self.written
+
+
+def divided(raw: str, texts: re.Pattern[str], syntax: Syntax) -> tuple[Piece, ...]:
+    """Returns the parts of a tag whose texts a pattern matches as its group; none without texts."""
+    raws = texts.split(raw)
+    kinds = cycle((Kind.BREAK, Kind.TEXT)) if len(raws) > 1 else ()
+    return tuple(Piece(*part, syntax=syntax) for part in zip(kinds, raws, strict=False))
 
 
 _OPENINGS, _CLOSINGS = (Kind.OPENING, Kind.START), (Kind.CLOSING, Kind.END)

@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import cycle
 
 from seqserve.documents.inline import passages
 from seqserve.documents.passage import Lines, ParseError, Passage
-from seqserve.documents.pieces import FIELD, Kind, Piece
+from seqserve.documents.pieces import FIELD, Kind, Piece, divided
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import (
     CDATA,
@@ -195,9 +194,7 @@ class _Reader:
 
     def _values(self, node: Node, raw: str) -> tuple[Piece, ...]:
         values = self._table.values.get(node.name)
-        parts = values.split(raw) if values else ()
-        kinds = cycle((Kind.BREAK, Kind.TEXT)) if len(parts) > 1 else ()
-        return tuple(Piece(*part, syntax=VALUE) for part in zip(kinds, parts, strict=False))
+        return divided(raw, values, VALUE) if values else ()
 
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:
         self.pieces.append(Piece(kind, raw, name, written=written))
