@@ -58,8 +58,16 @@ class Languages(NamedTuple):
 
     def renamed(self, code: str) -> str:
         """Returns the language code of a translation for a code of the source."""
-        if not (code and self.source and self.target) or self.is_other(code):
-            return code
+        is_source = code and self.source and not self.is_other(code)
+        return (is_source and self.code) or code
+
+    def locale(self, code: str) -> str:
+        """Returns it as files of programs write it; one that is missing is added."""
+        return (self.or_of(code).renamed(code) if code else self.code).replace("-", "_")
+
+    @property
+    def code(self) -> str:
+        """The language code of a translation; empty if it is not known."""
         _, *subtags = re.split("[-_]", self.target)
         forms = (each.upper() if len(each) == 2 else each.title() for each in subtags)
         return "-".join([folded(self.target).name, *(each for each in forms if each != "Latn")])

@@ -64,7 +64,7 @@ _OF_OFFICE = (
     r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml",
 )
 # Its parts have these names by the standard, also those within parts.
-_OPEN_DOCUMENT = (frozenset[str](), "", r"(?:.*/)?(?:content|styles)\.xml")
+_OPEN_DOCUMENT = (frozenset[str](), "", r"(?!word/|ppt/|xl/)(?:.*/)?(?:content|styles)\.xml")
 ARCHIVES: dict[Format, tuple[frozenset[str], str, str]] = {
     **dict.fromkeys((Format.DOCX, Format.PPTX, Format.XLSX), _OF_OFFICE),
     **dict.fromkeys((Format.ODT, Format.ODP, Format.ODS), _OPEN_DOCUMENT),
@@ -91,7 +91,7 @@ def is_named_as_document(path: Path) -> bool:
 
 FALLBACKS = {Format.PROPERTIES: "iso-8859-1"}
 """Encodings of files that are not UTF-8, where the format tells."""
-PAGES = {Format.HTML, Format.EPUB, Format.ARB}
+PAGES = {Format.HTML, Format.EPUB, Format.ARB, Format.PO, Format.XLIFF}
 """Formats whose documents name their language."""
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.messages import pieces, target
 from seqserve.documents.passage import Lines, ParseError, Passage, joined_passages
 from seqserve.documents.syntax import IN_C, backslashes
@@ -19,6 +20,7 @@ _STATEMENT = re.compile(
 )
 # Comments, and names of what the entries after them belong to.
 _OTHER = re.compile(rf"{_END}|[ \t]*#[^\r\n]*{_END}|[ \t]*domain[ \t]+{_STRING}{_END}")
+_LANGUAGE = re.compile(r"((?:^|\"|\\n)Language:[ \t]*)([\w.@-]*)")
 _FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
 # A string may be written as several lines of strings.
 _JOINT = rf'"{_END}[ \t]*"'
@@ -43,16 +45,16 @@ class _Statement(NamedTuple):
     line: int
 
 
-def parse(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each translation that is empty.
+def parse(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
+    """Yields a passage for each translation that is empty; the header names its language.
 
     The first plural form is the translation of the singular, the others of the plural. Forms that
     the header of the document counts and an entry lacks are added.
     """
-    return joined_passages(_parts("".join(lines)))
+    return joined_passages(_parts("".join(lines), languages))
 
 
-def _parts(source: str) -> Iterator[str | Passage]:
+def _parts(source: str, languages: Languages) -> Iterator[str | Passage]:
     end = forms = 0
     for entry in _entries(source):
         texts = {each.keyword: each for each in entry}
@@ -60,7 +62,12 @@ def _parts(source: str) -> Iterator[str | Passage]:
             yield source[end : entry[0].begin]
             yield from _translations(entry, texts, forms, source)
             end = entry[-1].end
-        elif count := _FORMS.search(_SYNTAX.read(texts["msgstr"].raw)):
+            continue
+        header = texts["msgstr"]
+        yield source[end : header.begin]
+        yield _LANGUAGE.sub(lambda named: named[1] + languages.locale(named[2]), header.raw)
+        end = header.begin + len(header.raw)
+        if count := _FORMS.search(_SYNTAX.read(header.raw)):
             forms = int(count[1])
     yield source[end:]
 

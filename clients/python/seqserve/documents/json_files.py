@@ -126,8 +126,7 @@ def _pieces(source: str, is_arb: bool, languages: Languages) -> Iterator[Piece]:
             begin = _behind_space(source, text.end())
             value, behind = DECODER.raw_decode(source, begin)
             if text[1] == "@@locale" and isinstance(value, str):
-                locale = languages.or_of(value).renamed(value).replace("-", "_")
-                yield Piece(Kind.BREAK, f'{source[end:begin]}"{locale}"')
+                yield Piece(Kind.BREAK, f'{source[end:begin]}"{languages.locale(value)}"')
                 end = behind
         elif text[2] is None:
             yield Piece(Kind.BREAK, source[end : text.start(1)])

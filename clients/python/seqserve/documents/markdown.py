@@ -43,6 +43,8 @@ _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(
     r"(?P<mark>---|\+\+\+)[ \t]*\r?\n.*?^(?:(?P=mark)|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M
 )
+# The first line of a table that pandoc and reStructuredText draw.
+_GRID = re.compile(r"\+(?:[-=:]{3,}\+)+\s")
 _CELLS = ("td_open", "th_open")
 _TITLED = ("indented_open", "container_colons_open", "container_slashes_open")
 _COPIED = {
@@ -176,6 +178,9 @@ def _line(source: str, content: str, begin: int, end: int) -> str:
 def _of_text(
     source: str, text: _Text, parent: Token, references: Mapping[str, Any]
 ) -> Iterator[Passage]:
+    if _GRID.match(text.text):
+        fault = "is a table whose columns would move, which is not read"
+        return iter([Passage(line=0, source=source[text.places[0] : text.end], fault=fault)])
     divided = [*pieces(text.text, references)]
     raws = (piece.raw for piece in divided if piece.kind is Kind.TEXT)
     parts = passages(divided, _syntax(raws, is_cell=parent.type in _CELLS))

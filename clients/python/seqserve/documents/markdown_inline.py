@@ -22,6 +22,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from seqserve.documents.html import tag_piece, with_whole_elements
 from seqserve.documents.inline import Kind, Piece
 from seqserve.documents.markdown_blocks import COMPONENT
+from seqserve.documents.pieces import divided
 from seqserve.documents.syntax import SHORTCODE, Syntax, enclosed
 from seqserve.words import ADDRESS
 
@@ -40,11 +41,14 @@ _ADDRESS = (
 )
 _ALERT = r"\[![A-Za-z]+\][-+]?"
 _SNIPPET = r"-+8<-+[^\n]*+"
+_NOTE = r"\^\[(?:[^\[\]\n]|\[[^\[\]\n]{0,200}\]){1,500}\]"
 _ABBREVIATION = r"\*\[[^\]\n]{1,200}\]:"
 _SPANS = {
-    Kind.BREAK: rf"{COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)",
-    # And notes, and names of pictures.
-    Kind.EMPTY: rf"!\[[^\[\]\n]{{0,500}}{_ADDRESS}|{_ATTRIBUTES}"
+    Kind.BREAK: rf"{COMPONENT}|^(?:{_ALERT}|\[[ xX]\](?=\s)|{_SNIPPET}|{_ABBREVIATION}|\[TOC\]$)"
+    r"|^\| +",
+    # And notes, raised and lowered numbers, and names of pictures.
+    Kind.EMPTY: rf"{_NOTE}|(?<=\w)(?:\^[\w+-]{{1,9}}\^|~[\w+-]{{1,9}}~)(?!~)"
+    rf"|!\[[^\[\]\n]{{0,500}}{_ADDRESS}|{_ATTRIBUTES}"
     r"|\[\^[^\]\n]{1,200}\]|(?<![\w:]):[a-z][\w+-]*+:(?![\w:])",
     # Expressions and roles in braces; keys of a keyboard, pages of a wiki.
     Kind.PLACEHOLDER: rf"{ADDRESS}|{SHORTCODE}|\{{[^{{}}\n]{{1,500}}\}}"
@@ -56,7 +60,8 @@ _SPANS = {
 }
 _SPAN = re.compile("|".join(f"(?P<{kind.name}>{_SPANS[kind]})" for kind in _SPANS), re.MULTILINE)
 ALONE = re.compile(
-    rf"(?:\s|{COMPONENT}|{SHORTCODE}|{_ATTRIBUTES})++|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}).*+"
+    rf"(?:\s|{COMPONENT}|{SHORTCODE}|{_ATTRIBUTES})++"
+    rf"|(?:{_ALERT}|{_SNIPPET}|{_ABBREVIATION}|\|\s).*+"
 )
 """Matches a line that does not go on in the next one."""
 # In place of an image, and as the title of an image or a link; without markup or escapes.
@@ -151,6 +156,9 @@ class _State(StateInline):
                 yield begin, end, tag_piece(raw)
             elif token.type == "span":
                 is_tag = raw.startswith("<")
+                if raw.startswith("^["):
+                    yield begin, end, self._note(raw)
+                    continue
                 span = _with_texts(Piece(token.meta["kind"], raw, "[["))
                 yield begin, end, tag_piece(raw) if is_tag else span
             elif token.nesting and token.tag in _ELEMENTS and token.info != "auto":
@@ -166,15 +174,16 @@ class _State(StateInline):
                 text = f"`{token.content}`" if token.type == "code_inline" else None
                 yield begin, end, _with_texts(Piece(_POINTS[token.type], raw, text=text))
 
+    def _note(self, raw: str) -> Piece:
+        around = (Piece(Kind.BREAK, each) for each in ("^[", "]"))
+        texts = _divided(raw[2:-1], self.env["references"])
+        return Piece(Kind.EMPTY, raw, parts=(next(around), *texts, *around))
+
 
 def _with_texts(piece: Piece) -> Piece:
     """Adds the texts of an image or of the end of a link."""
-    if piece.kind not in (Kind.EMPTY, Kind.CLOSING) or not _TEXTS.search(piece.raw):
-        return piece
-    raws = enumerate(_TEXTS.split(piece.raw))
-    kinds = (Kind.BREAK, Kind.TEXT)
-    parts = (Piece(kinds[index % 2], raw, syntax=_IN_MARKUP) for index, raw in raws)
-    return piece._replace(parts=tuple(parts))
+    has_texts = piece.kind in (Kind.EMPTY, Kind.CLOSING)
+    return piece._replace(parts=divided(piece.raw, _TEXTS, _IN_MARKUP)) if has_texts else piece
 
 
 class _Rules(ParserInline):

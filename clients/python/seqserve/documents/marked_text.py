@@ -14,6 +14,7 @@ BLANK = " \t\r\n\f"
 _SPACE = re.compile(f"[{BLANK}]+")
 # Characters that follow a word without a space.
 _MARK_AFTER = re.compile(r"[,.;:!?…)\]}%»”。、，！？]")
+_ENDINGS = {"st", "nd", "rd", "th"}
 # Parts of a placeholder that a model can read.
 _MAX_STAND_IN = 40
 
@@ -178,6 +179,12 @@ class MarkedText:
         return text
 
 
+def _is_ending(element: Element) -> bool:
+    """Returns whether it raises the "st" of "1st", which no other language has."""
+    is_raised = element.is_run or element.piece.name in ("sup", "text:span")
+    return is_raised and "".join(each.text for each in element.children) in _ENDINGS
+
+
 def _begin(element: Element) -> str:
     return element.text[:1] or next(filter(None, map(_begin, element.children)), "")
 
@@ -201,7 +208,8 @@ def _markup(element: Element, write: Callable[[str], str]) -> str:
 def _without_runs(elements: Sequence[Element], name: str) -> Iterator[Element]:
     """Yields elements, of which runs of a format or without a text are what is in them."""
     for element in elements:
-        if element.is_run and (element.piece.name == name or not element.has_text):
+        is_plain = element.is_run and (element.piece.name == name or not element.has_text)
+        if is_plain or (element.closing and _is_ending(element)):
             yield from element.children
         elif element.piece.kind is not Kind.EDGE and (element.text or element.piece.raw):
             yield element

@@ -18,6 +18,8 @@ from seqserve.documents.syntax import SourceText, Syntax
 from seqserve.words import PLACEHOLDER
 
 _TAG = r"<(?P<end>/?)(?P<name>[A-Za-z0-9][\w:.-]*)(?:\s[^<>]*?)?(?P<empty>/?)>"
+# The mark of the key that chooses a label, as in "&File" and "Save _As".
+_KEY = r"(?<![\w&])&(?=\w)|(?<!\w)_(?=[A-Z][^_]*\Z)"
 _VOID = {"br", "hr", "img", "input", "wbr"}
 
 
@@ -54,7 +56,7 @@ def pieces(raw: str, syntax: Syntax, *, others: str = "", is_whole: bool = True)
 def _markup(others: str) -> re.Pattern[str]:
     placeholders = f"{others}|{PLACEHOLDER}" if others else PLACEHOLDER
     return re.compile(
-        rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--(?:[^<]|<(?!!--))*?-->", re.S
+        rf"(?P<placeholder>{placeholders})|(?P<tag>{_TAG})|<!--(?:[^<]|<(?!!--))*?-->|{_KEY}", re.S
     )
 
 

@@ -31,18 +31,31 @@ _CODE = re.compile(
 _OF_SOURCE = re.compile(
     r"\s(?:lang|altLang|noProof|dirty|err|smtClean)\s*=\s*(?:\"[^\"]*\"|'[^']*')"
 )
+# Styles of code, of pandoc, LibreOffice and Word.
+_CODE_STYLES = {
+    "w:p": re.compile(r"pStyle\s[^<>]*\"(?:SourceCode|HTMLPreformatted)\""),
+    "w:r": re.compile(r"rStyle\s[^<>]*\"(?:HTMLCode|SourceText|VerbatimChar)\""),
+}
 _PLACEHOLDER = re.compile(r"<(?:[^\s<>/:]+:)?ph[\s/>]")
 # How sheets write characters that XML cannot have, such as carriage returns.
 _CODED = re.compile(r"_x(?![dD][89a-fA-F])([\da-fA-F]{4})_")
 _TO_CODE = re.compile(r"[\0-\x08\x0b-\x1f]|_(?=x[\da-fA-F]{4}_)")
 
 
-def _field(node: Node) -> Piece | None:
-    """Reads what begins or ends a field whose text is in runs."""
+def _piece(node: Node) -> Piece | None:
+    """Reads code, and what begins or ends a field whose text is in runs."""
+    if node.name == "w:r" and _is_code(node):
+        return Piece(Kind.PLACEHOLDER, node.raw, text=f"`{node.text}`")
     kinds = {"begin": Kind.OPENING, "end": Kind.CLOSING}
     if node.name != "w:fldChar" or node.attributes.get("fldCharType") not in kinds:
         return None
     return Piece(kinds[node.attributes["fldCharType"]], node.raw, FIELD)
+
+
+def _is_code(node: Node) -> bool:
+    styles = _CODE_STYLES.get(node.name)
+    form = next(node.elements(), None) if styles else None
+    return bool(styles and form and form.name == f"{node.name}Pr" and styles.search(form.raw))
 
 
 _HEADER = XML._replace(write=lambda text: escaped(text.replace("&", "&&")))
@@ -103,8 +116,13 @@ _PACKAGE = Table(
         **dict.fromkeys(("c:numCache", "c:numLit", "cx:numDim"), Role.DATA),
     },
     characters={"w:noBreakHyphen": "\N{NON-BREAKING HYPHEN}"},
-    piece=_field,
+    piece=_piece,
     strings=dict.fromkeys(_HEADERS, _header),
+    # Words behind a page, and what a reader hears of a picture.
+    values={
+        "w:pict": re.compile(r"(?<=\sstring=\")([^\"]+)"),
+        **dict.fromkeys(("w:drawing", "p:pic"), re.compile(r"(?<=\sdescr=\")([^\"]+)")),
+    },
     of_source=_OF_SOURCE,
     bare={"a:r"},
 )
@@ -112,6 +130,7 @@ _PACKAGE = Table(
 do; tabs, breaks and frames divide a paragraph."""
 
 
+_OPEN_CODE = {"Source_20_Code", "Source_20_Text", "Source_Text", "Verbatim_20_Char"}
 # Styles of OpenDocument that raise their text.
 _RAISED = re.compile(
     r"<style:style\s(?:(?!style:name)[^<>])*+style:name=\"([^\"<>]*+)\"[^<>]*+>\s*+"
@@ -120,6 +139,8 @@ _RAISED = re.compile(
 
 
 def _open_role(raised: Container[str], node: Node, parent: Node) -> Role | None:
+    if node.attributes.get("style-name") in _OPEN_CODE:
+        return Role.KEPT if node.name == "text:p" else Role.PROTECTED
     if node.name == "text:span" and node.attributes.get("style-name") in raised:
         return None if node.has_words else Role.POINT
     is_text = node.attributes.get("value-type", "string") == "string"
@@ -146,6 +167,11 @@ _OPEN = Table(
         "text:ruby-base": Role.INLINE,
         **dict.fromkeys(("text:database-display", "text:user-field-get"), Role.PROTECTED),
         "text:s": Role.SPACE,
+    },
+    values={
+        # Programs show it, and not the paragraph in the cell.
+        "table:table-cell": re.compile(r"(?<=string-value=\")([^\"]+)"),
+        **dict.fromkeys(("svg:title", "svg:desc"), re.compile(r"(?<=>)([^<]+)")),
     },
     syntax=XML._replace(keeps_space=False),
 )
@@ -176,6 +202,8 @@ def parse(lines: Lines, kept: Container[str] = ()) -> Iterator[Passage]:
 
 
 def _role(kept: Container[str], is_model: bool, node: Node, parent: Node) -> Role | None:
+    if _is_code(node):
+        return Role.KEPT if node.name == "w:p" else Role.PROTECTED
     if is_model and node.name == "p:sp" and _PLACEHOLDER.search(next(node.elements(), node).raw):
         # Placeholders of a layout have texts that no slide shows.
         return Role.POINT

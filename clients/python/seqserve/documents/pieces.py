@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import cycle
 from typing import NamedTuple
 
 from seqserve.documents.syntax import Syntax
@@ -69,6 +70,13 @@ class Piece(NamedTuple):
         return self.raw if self.written is None else self.written
 
 
+def divided(raw: str, texts: re.Pattern[str], syntax: Syntax) -> tuple[Piece, ...]:
+    """Returns the parts of a tag whose texts a pattern matches as its group; none without texts."""
+    raws = texts.split(raw)
+    kinds = cycle((Kind.BREAK, Kind.TEXT)) if len(raws) > 1 else ()
+    return tuple(Piece(*part, syntax=syntax) for part in zip(kinds, raws, strict=False))
+
+
 _OPENINGS, _CLOSINGS = (Kind.OPENING, Kind.START), (Kind.CLOSING, Kind.END)
 
 
@@ -130,7 +138,8 @@ def _around(piece: Piece, children: Sequence[Element], closing: Piece) -> Elemen
             # A field of data, or without a letter, such as a page number.
             element.has_text, element.has_placeholder = False, True
     is_number = element.has_text and not (element.has_words or element.has_placeholder)
-    if is_number and _IS_RAISED.match(piece.name) and not any(p.parts for p in element.pieces()):
+    is_raised = _IS_RAISED.match(piece.name) or "noteref" in piece.raw
+    if is_number and is_raised and not any(p.parts for p in element.pieces()):
         # A note or an exponent, which a model would read as a part of the word before it.
         raw = "".join(p.raw for p in element.pieces())
         text = "".join(child.text for child in children)

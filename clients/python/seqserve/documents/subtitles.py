@@ -23,9 +23,13 @@ _TAG = r"</?\w[^<>]*>"
 # Tags, and what SRT writes in braces; the dash or >> of a speaker comes before or within them.
 _MARKUP = re.compile(rf"{_TAG}|\{{[^{{}}]*\}}")
 _DASH = re.compile(rf"((?:\s|\\[Nnh]|{_TAG})*)((?:[-–]|(?:>|&gt;){{2,}}+)\s*)")
+# A line that is a sound or a song.
+_SOUND = re.compile(rf"(?:\s|{_TAG})*(?:\[[^]]+\]|\([^)]+\)|[♪♫].+[♪♫])(?:\s|{_TAG})*")
 # Other programs' breaks within a line, and spaces that do not break.
 _BREAK = re.compile(r"\\[Nnh]")
 _LINE_END = re.compile(r"\r\n|\r|\n|\\[Nn]")
+# Times within a cue of WebVTT, which grow.
+_TIME = re.compile(r"<[\d:.]+>")
 _WORD = re.compile(rf"(?:{_TAG}|\{{[^{{}}]*\}}|\S)+")
 
 
@@ -65,7 +69,8 @@ def _spoken(rows: list[str], is_web: bool) -> Iterator[bool]:
 def _speeches(cue: list[str]) -> Iterator[list[str]]:
     speech: list[str] = []
     for line in cue:
-        if speech and _DASH.match(line):
+        is_sound = speech and any(map(_SOUND.fullmatch, (speech[-1], line)))
+        if is_sound or (speech and _DASH.match(line)):
             yield speech
             speech = []
         speech.append(line)
@@ -102,13 +107,15 @@ def _tag(markup: str) -> Piece:
 
 def _in_lines(parts: Iterator[Passage]) -> Iterator[Passage]:
     for part in parts:
-        if ends := _LINE_END.findall(part.source):
+        ends = _LINE_END.findall(part.source)
+        if ends or len(_TIME.findall(part.source)) > 1:
             part = part.changed(_in_lines, written=partial(_wrapped, part, ends))
         yield part
 
 
 def _wrapped(part: Passage, ends: list[str], translation: Translation) -> str:
-    text, lines = part.written(translation), len(ends) + 1
+    times, lines = iter(_TIME.findall(part.source)), len(ends) + 1
+    text = _TIME.sub(lambda _: next(times, ""), part.written(translation))
     words: list[str] = []
     for word in _WORD.findall(text):
         if words and _DASH.match(word):
@@ -120,7 +127,7 @@ def _wrapped(part: Passage, ends: list[str], translation: Translation) -> str:
     widths = range(sum(sizes) // lines, sum(sizes) + len(sizes))
     # The least width at which they fit.
     at = bisect_left(widths, True, key=lambda width: len(_filled(words, sizes, width)) <= lines)
-    if at == len(widths):
+    if at == len(widths) or not ends:
         return text
     wrapped = _filled(words, sizes, widths[at])
     return "".join(chain(*zip(["", *ends], wrapped, strict=False)))

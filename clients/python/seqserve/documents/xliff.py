@@ -7,6 +7,7 @@ https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html.
 import re
 from collections.abc import Iterator
 
+from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.messages import is_message, pieces, target
 from seqserve.documents.passage import Lines, Passage, joined_passages
 from seqserve.documents.pieces import Kind, Piece
@@ -24,6 +25,8 @@ _STATE = re.compile(r"(\sstate\s*=\s*)(?:\"[^\"]*\"|'[^']*')")
 # Texts of pages, where white space means a space, by their type or as Angular names their file.
 _PAGES = {"html", "xhtml", "htmlbody", "ng.template", "ng2.template"}
 _PAGE = XML._replace(keeps_space=False)
+# Attributes with the language of the targets, next to that of the sources.
+_TARGETS = {"srcLang": "trgLang", "source-language": "target-language"}
 # States of a target without a translation, in version 1.2.
 _UNTRANSLATED = {"new", "needs-translation"}
 
@@ -55,16 +58,17 @@ _TABLE = Table(
 )
 
 
-def parse(lines: Lines) -> Iterator[Passage]:
+def parse(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     """Yields a passage for each source that has no target, or an empty one.
 
     A new target has the state ``needs-review-translation`` in version 1.2; in version 2 its segment
-    has the state ``translated``. Elements with ``translate="no"`` stay.
+    has the state ``translated``. Elements with ``translate="no"`` stay. A document that does not
+    name the language of its targets gets it.
     """
-    return joined_passages(_parts(_TABLE.read("".join(lines)), True, XML))
+    return joined_passages(_parts(_TABLE.read("".join(lines)), True, XML, languages.code))
 
 
-def _parts(parent: Node, is_text: bool, syntax: Syntax) -> Iterator[str | Passage]:
+def _parts(parent: Node, is_text: bool, syntax: Syntax, code: str) -> Iterator[str | Passage]:
     for node in parent.children:
         is_inner = _is_text(node, is_text)
         told = {node.attributes.get(name) for name in ("datatype", "original")}
@@ -73,9 +77,15 @@ def _parts(parent: Node, is_text: bool, syntax: Syntax) -> Iterator[str | Passag
             marked = Passage(line=1, source=node.raw, copied="marked")
             yield _unit(node, own) if is_inner else marked
         else:
-            yield node.opening if node.children else node.raw
-            yield from _parts(node, is_inner, own)
+            yield _with_language(node, code) if node.children else node.raw
+            yield from _parts(node, is_inner, own, code)
             yield node.closing if node.children else ""
+
+
+def _with_language(node: Node, code: str) -> str:
+    told = node.attributes
+    missing = [name for source, name in _TARGETS.items() if source in told and name not in told]
+    return f'{node.opening[:-1]} {missing[0]}="{code}">' if code and missing else node.opening
 
 
 def _is_text(node: Node, is_text: bool) -> bool:

@@ -225,7 +225,8 @@ class _Builder:
 
     def _end(self, _: str = "") -> None:
         node = self._open.pop()
-        if self._texts and not node.has_text and node.name not in self._known:
+        is_told = node.has_text or node.has_block or node.name in self._known
+        if self._texts and not is_told:
             # A sheet may have millions of numbers.
             node.children.clear()
         node._last = at = self._parser.CurrentByteIndex
@@ -274,5 +275,7 @@ def read_text(raw: str) -> str:
 
 XML = Syntax(read=read_text, write=escaped, escape=_REFERENCE, keeps_space=True)
 """How XML writes texts."""
+VALUE = XML._replace(write=html.escape)
+"""How it writes them in tags."""
 IN_CDATA = Syntax(str, lambda text: text.replace("]]>", "]]]]><![CDATA[>"), keeps_space=True)
 """How it writes them in a section of CDATA."""

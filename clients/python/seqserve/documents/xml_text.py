@@ -11,13 +11,14 @@ from functools import partial
 
 from seqserve.documents.inline import passages
 from seqserve.documents.passage import Lines, ParseError, Passage
-from seqserve.documents.pieces import FIELD, Kind, Piece
+from seqserve.documents.pieces import FIELD, Kind, Piece, divided
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import (
     CDATA,
     IN_CDATA,
     OTHER,
     TEXT,
+    VALUE,
     XML,
     Node,
     Role,
@@ -56,6 +57,8 @@ class Table:
     """Reads a text between tags, with its syntax, and whether ``is_alone`` in its element."""
     tag: Callable[..., tuple[str, tuple[Piece, ...]]] | None = None
     """Reads the texts in a tag that begins an element, as :func:`.read_tag`; None if none has."""
+    values: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    """Matches texts in tags or of points, by the names of their elements."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     strings: Mapping[str, Callable[..., Iterable[Piece]]] = field(default_factory=dict)
@@ -125,7 +128,7 @@ class _Reader:
     def _add_part(self, node: Node, role: Role, is_text: bool) -> None:
         if role is Role.STRUCTURE and not (node.children or self._table.tag):
             # The children of an element without a text are not known.
-            self._add(Kind.BREAK, node.raw)
+            self._add_opening(Kind.BREAK, node, opening=node.raw)
             return
         self._add_opening(Kind.BREAK, node)
         self.read(node, role is Role.BLOCK or (is_text and self._table.is_text))
@@ -157,8 +160,9 @@ class _Reader:
             return Piece(Kind.PLACEHOLDER, node.raw, text=node.text)
         if role in _UNREAD:
             return Piece(Kind.BREAK, node.raw, why=role.value if node.has_words else "")
+        written, texts = "" if role is Role.NOTHING else None, self._values(node, node.raw)
         kind = Kind.SPACE if role is Role.SPACE else Kind.EMPTY
-        return Piece(kind, node.raw, written="" if role is Role.NOTHING else None)
+        return Piece(kind, node.raw, written=written, parts=texts)
 
     def _unwrapped(self, node: Node) -> tuple[Node, str, str]:
         """Returns the element whose texts are all in an element, and what is before and after."""
@@ -182,10 +186,15 @@ class _Reader:
     def _add_opening(
         self, kind: Kind, node: Node, name: str = "", opening: str = "", *, is_text: bool = True
     ) -> None:
-        raw, texts = opening or node.opening, tuple[Piece, ...]()
+        raw = opening or node.opening
+        texts = self._values(node, raw)
         if self._table.tag:
             raw, texts = self._table.tag(raw, is_text=is_text)
         self.pieces.append(Piece(kind, raw, name, parts=texts))
+
+    def _values(self, node: Node, raw: str) -> tuple[Piece, ...]:
+        values = self._table.values.get(node.name)
+        return divided(raw, values, VALUE) if values else ()
 
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:
         self.pieces.append(Piece(kind, raw, name, written=written))
@@ -254,7 +263,8 @@ class _Reader:
                     self._add(Kind.BREAK, node.raw)
                 self.pieces += [edge, begin._replace(raw="")]
             else:
-                self._add(Kind.EMPTY, node.raw, written=f"{opening}{node.raw}{closing}")
+                single = self._single(node, Role.POINT)
+                self.pieces.append(single._replace(written=f"{opening}{node.raw}{closing}"))
         self._add(Kind.CLOSING, run.closing, begin.name, written="")
 
     def _add_nothing(self, raw: str) -> None:

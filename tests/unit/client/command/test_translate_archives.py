@@ -135,7 +135,7 @@ def _damaged(method: int, begin: bytes) -> Callable[[Path], None]:
         ),
         (lambda path: archive(path, {"content.xml": b"\xff"}), "content.xml: is not UTF-8"),
         (
-            lambda path: archive(path, {"word/document.xml": DOCX}),
+            lambda path: archive(path, {"word/document.xml": DOCX, "word/styles.xml": DOCX}),
             "has no part with the text of a document of odt",
         ),
         (_lying, "2,147,483,657 bytes: too many"),

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve.documents.formats import Format
+from seqserve.documents.attributes import Languages
+from seqserve.documents.formats import Format, parser_of
 from seqserve.documents.passage import Translation
 
 from .marking import marked, passages_of
@@ -63,6 +64,22 @@ def test_there_are_as_many_plural_forms_as_the_header_says(
         return text.replace("\n", end)
 
     assert marked(Format.PO, document(before)) == document(expected)
+
+
+@pytest.mark.parametrize(
+    ("languages", "before", "after"),
+    [
+        (("en", "pt-br"), "", "pt_BR"),
+        (("en", "pt-br"), "en_GB", "pt_BR"),
+        (("auto", "pt-br"), "en", "pt_BR"),
+        (("en", "pt-br"), "fr", "fr"),
+        (("", ""), "", ""),
+    ],
+)
+def test_the_header_names_the_language(languages: tuple[str, str], before: str, after: str) -> None:
+    text = 'msgid ""\nmsgstr "X-Language: a\\nLanguage: {}\\n"\n\nmsgid "Language: "\nmsgstr ""\n'
+    found = parser_of(Format.PO, languages=Languages(*languages))([text.format(before)])
+    assert "".join(each.before + each.source for each in found) == text.format(after)
 
 
 def test_a_form_is_added_behind_a_last_line_without_an_end() -> None:

@@ -26,6 +26,9 @@ def test_raised_numbers_are_no_part_of_the_word_before_them() -> None:
     assert sent(parse([html])) == ["In 1850 it had 25 m."]
     expected = "<p>25 m<sup>2</sup> es 1850<sup><a href='#n'>[3]</a></sup>.</p>"
     assert written(html, "25 m es 1850.", "25 m it 1850 .") == expected
+    # A style sheet raises it.
+    html = "<p>In 1850<a epub:type='noteref' href='#n'>3</a> it had <a href='#n'>25</a> m.</p>"
+    assert sent(parse([html])) == ["In 1850 it had 25 m."]
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,10 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ("the [text][label-of-site] here\n", "THE [TEXT][label-of-site] HERE\n"),
         ("a [:icon:][_label]{: .class } b\n", "A [:icon:][_label]{: .class } B\n"),
         ("use `code` in *the `x` text*\n", "USE `code` IN *THE `x` TEXT*\n"),
+        # Pandoc: notes within a text, lowered numbers, lines of verse.
+        ("See it^[a [b](u)] now\n", "SEE IT^[A [B](u)] NOW\n"),
+        ("1 l of H~2~O\n", "1 L OF H~2~O\n"),
+        ("| a red\n|   car\n", "| A RED\n|   CAR\n"),
     ],
 )
 def test_what_sites_add(markdown: str, expected: str) -> None:
@@ -195,6 +199,11 @@ def test_what_sites_add(markdown: str, expected: str) -> None:
         ("[a]: http://b 'c d'\n\n$$\nx\n$$\n", ["data", "code"], []),
         ("> <p>\n> text\n> </p>\n", [], ["is HTML within a quote, which is not read"]),
         (">" * 120 + " text\n", [], ["is at a place where no text is read"]),
+        (
+            "+---+---+\n| a | b |\n+---+---+\n",
+            [],
+            ["is a table whose columns would move, which is not read"],
+        ),
     ],
 )
 def test_what_stays_is_told(markdown: str, copied: list[str], left: list[str]) -> None:

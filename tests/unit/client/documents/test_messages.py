@@ -42,6 +42,20 @@ def test_what_is_no_placeholder_is_translated(text: str) -> None:
     assert json.loads(marked(Format.JSON, json.dumps(text))) == f"«{text}»"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("&File", "&«File»"),
+        ("_Save…", "_«Save…»"),
+        ("Save &as", "«Save» &«as»"),
+        ("a & b, R&D, a &&b", "«a & b, R&D, a &&b»"),
+        ("_Save _As_ _Is_", "«_Save _As_ _Is_»"),
+    ],
+)
+def test_the_key_of_a_label_is_marked_in_its_translation(text: str, expected: str) -> None:
+    assert json.loads(marked(Format.JSON, json.dumps(text))) == expected
+
+
 LONG = "{{ the_number_of_all_files_that_were_deleted }}"
 
 

@@ -98,6 +98,30 @@ def test_a_raised_number_is_no_part_of_the_word_before_it() -> None:
     assert f"{run('IN 1850')}{raised}{run(' BY A KING')}" in in_capitals(passages)
 
 
+def test_the_raised_ending_of_an_ordinal_number_becomes_plain() -> None:
+    raised = run("st", '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr>')
+    passages = passages_of(Format.DOCX, docx_document(f"<w:p>{run('on May 1')}{raised}</w:p>"))
+    assert run("ON MAY 1ST") in in_capitals(passages)
+    text = odt_document("<text:p>on May 1<text:span>st</text:span></text:p>")
+    assert "ON MAY 1ST<" in in_capitals(passages_of(Format.ODT, text))
+    assert in_capitals(passages_of(Format.HTML, "the 1<sup>st</sup> day")) == "THE 1ST DAY"
+
+
+def test_text_in_a_style_of_code_stays() -> None:
+    code = run("make x", '<w:rPr><w:rStyle w:val="VerbatimChar"/></w:rPr>')
+    block = f'<w:p><w:pPr><w:pStyle w:val="SourceCode"/></w:pPr>{run("def x():")}</w:p>'
+    # The format of the end of a paragraph is not that of its text.
+    mark = '<w:pPr><w:rPr><w:rStyle w:val="VerbatimChar"/></w:rPr></w:pPr>'
+    text = docx_document(f"{block}<w:p>{mark}{run('call ')}{code}</w:p>")
+    passages = passages_of(Format.DOCX, text)
+    assert sent(passages) == ["call `make x`"]
+    assert [each.copied for each in passages if each.copied] == ["code"]
+    assert in_capitals(passages) == text.replace("call", "CALL")
+    text = '<text:p>call <text:span text:style-name="Source_20_Text">x</text:span></text:p>'
+    found = in_capitals(passages_of(Format.ODT, odt_document(text)))
+    assert text.replace("call", "CALL") in found
+
+
 FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
 PAGE = (
     f"{FIELD.format('begin')}<w:r><w:instrText>PAGE</w:instrText></w:r>{FIELD.format('separate')}"

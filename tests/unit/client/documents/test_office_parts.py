@@ -199,3 +199,42 @@ def test_the_format_within_a_comment_divides_it_and_stays() -> None:
     assert sent(passages) == ["a", "b", "c", "one two"]
     comment = NOTE.format("A <text:span>B</text:span> C")
     assert in_capitals(passages) == odf(f"<text:p>ONE{comment} TWO</text:p>")
+
+
+@pytest.mark.parametrize(
+    ("root", "text"),
+    [
+        ("w:document", '<w:p><w:r>{}<w:pict><v string="a word"/></w:pict>{}</w:r></w:p>'),
+        (
+            "w:document",
+            '<w:p><w:r>{}<w:drawing><v id="1" descr="a word"/></w:drawing>{}</w:r></w:p>',
+        ),
+        ("p:sld", '<p:sp><a:p/></p:sp><p:pic><v><p:cNvPr name="no" descr="a word"/></v></p:pic>'),
+    ],
+)
+@pytest.mark.parametrize(
+    "around", [("", ""), ("<w:t>some</w:t>", "<w:t xml:space='preserve'> x</w:t>")]
+)
+def test_the_texts_of_a_picture_are_translated(
+    root: str, text: str, around: tuple[str, str]
+) -> None:
+    source = part(text.format(*around), root)
+    found = in_capitals(passages_of(Format.DOCX, source))
+    assert '"A WORD"' in found and ElementTree.fromstring(found) is not None
+    assert re.sub("<[^>]+>", "", found) == re.sub("<[^>]+>", "", source).upper()
+
+
+@pytest.mark.parametrize("content", ["/>", "><text:p>a word</text:p></table:table-cell>"])
+def test_the_value_of_a_cell_is_translated_as_programs_show_it(content: str) -> None:
+    text = odf(f'<table:table-cell office:string-value="a &quot;word&quot;"{content}')
+    expected = text.replace("a word", "A WORD").replace("a &quot;word", "A &quot;WORD")
+    assert in_capitals(passages_of(Format.ODS, text)) == expected
+
+
+@pytest.mark.parametrize("text", ["<text:p>{}</text:p>", "<text:p>some {} text</text:p>"])
+def test_the_texts_of_a_picture_of_open_document_are_translated(text: str) -> None:
+    spaces = f'xmlns:svg="{TEXT.replace("text:1", "svg-compatible:1")}"'
+    picture = f"<frame {spaces}><svg:title>a title</svg:title><svg:desc>a &lt; b</svg:desc></frame>"
+    found = in_capitals(passages_of(Format.ODT, odf(text.format(picture))))
+    expected = picture.replace("a title", "A TITLE").replace("a &lt; b", "A &lt; B")
+    assert found == odf(text.format(expected)).replace("some", "SOME").replace(" text<", " TEXT<")

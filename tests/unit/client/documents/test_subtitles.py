@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Translation
 
-from .marking import CUE, marked, passages_of, sent, written
+from .marking import CUE, aligned, marked, passages_of, sent, written
 
 VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:02.000 line:1\n"
 
@@ -33,6 +33,8 @@ VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:0
         (f"{CUE}- one\r\ntwo\r\n- three", f"{CUE}- «one\r\ntwo»\r\n- «three»"),
         (f"{CUE}<i>- one</i>\r\n<i>- two</i>", f"{CUE}<i>- «one»</i>\r\n<i>- «two»</i>"),
         (f"{CUE}\r\n{CUE}one", f"{CUE}\r\n{CUE}«one»"),
+        (f"{CUE}[one]\r\n(two) A: b\r\n", f"{CUE}«[one]»\r\n«(two) A: b»\r\n"),
+        (f"{CUE}♪ one ♪\r\n<i>♪ two ♪</i>\r\n", f"{CUE}«♪ one ♪»\r\n<i>«♪ two ♪»</i>\r\n"),
         (f"{CUE}one\\Ntwo three\n", f"{CUE}«one two\\Nthree»\n"),
         (f"{CUE}one\\Ntwo\nthree {{\\i1}}4\n", f"{CUE}«one\\Ntwo\nthree» {{\\i1}}4\n"),
         (f"{VTT}<v Tom>so\n", f"{VTT}<v Tom>«so»\n"),
@@ -79,6 +81,13 @@ def test_times_within_a_cue_of_webvtt_are_behind_the_word_that_they_followed() -
     passages = passages_of(Format.VTT, text)
     assert sent(passages) == ["so what <is it"]
     assert written(passages) == text
+
+
+def test_times_within_a_cue_grow_wherever_the_words_go() -> None:
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\na <00:01.400>red <00:01.500>car\n"
+    [passage, *_] = passages_of(Format.VTT, text)
+    target = passage.written(aligned(passage, "CAR RED A", "car red a"))
+    assert re.findall("<[^>]+>", target) == ["<00:01.400>", "<00:01.500>"]
 
 
 LINES = ["one", "two three", "- one", "<i>- one</i>", "<i>one", "two</i>", "<b>a <u>b</u></b> c"]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve.documents.formats import Format
+from seqserve.documents.attributes import Languages
+from seqserve.documents.formats import Format, parser_of
 
 from .marking import in_capitals, marked, passages_of, sent, written
 
@@ -150,6 +151,21 @@ def test_what_is_within_a_source(text: str, reads: str, expected: str | None) ->
     if expected:
         target = f"{REVIEW}{expected}</target></trans-unit>{end}"
         assert in_capitals(passages) == unit + target
+
+
+@pytest.mark.parametrize(
+    ("opening", "attribute"),
+    [
+        ('<xliff version="2.0" srcLang="en"{}><file id="1">', "trgLang"),
+        ('<xliff version="1.2"><file source-language="en"{}>', "target-language"),
+    ],
+)
+def test_a_document_names_the_language_of_its_targets(opening: str, attribute: str) -> None:
+    parse = parser_of(Format.XLIFF, languages=Languages("en", "de-at"))
+    for before, after in (("", "de-AT"), ("fr", "fr")):
+        told = [f' {attribute}="{code}"' if code else "" for code in (before, after)]
+        text, expected = (f"{opening.format(each)} </file></xliff>" for each in told)
+        assert "".join(each.before for each in parse([text])) == expected
 
 
 def test_what_is_not_to_be_translated_stays() -> None:
