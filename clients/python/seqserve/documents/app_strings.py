@@ -32,6 +32,8 @@ _ANDROID_WRITTEN = {"\n": r"\n", "\t": r"\t"}
 def _role(node: Node, parent: Node) -> Role | None:
     if node.attributes.get("translatable") == "false":
         return Role.MARKED
+    if node.name == "br" and not node.inner:
+        return Role.STRUCTURE
     is_item = parent.name in ("string-array", "plurals") or node.attributes.get("type") == "string"
     if node.name != "string" and (node.name != "item" or not is_item):
         return None

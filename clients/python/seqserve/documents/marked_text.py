@@ -13,7 +13,8 @@ from seqserve.documents.syntax import Syntax
 BLANK = " \t\r\n\f"
 _SPACE = re.compile(f"[{BLANK}]+")
 # Characters that follow a word without a space.
-_MARK_AFTER = re.compile(r"[,.;:!?…)\]}%»”。、，！？]")
+# Not %s, :name or .NET, which are words.
+_MARK_AFTER = re.compile(r"[…)\]}»”。、，！？]|[,.;:!?%](?![\w(@])")
 _ENDINGS = {"st", "nd", "rd", "th"}
 # Parts of a placeholder that a model can read.
 _MAX_STAND_IN = 40

@@ -82,7 +82,8 @@ HTML = st.recursive(
         "<code>k</code>",
         "<img alt='x'>",
         "<i translate=no>n</i>",
-        '<a title="t &amp; &quot;">l</a> › <a>m</a>',
+        # Small letters would tell a sentence from a menu.
+        '<div><a title="t &amp; &quot;">L</a> › <a>M</a></div>',
         "<input type=submit value=send>",
     ),
     lambda inner: st.sampled_from(

@@ -31,6 +31,11 @@ def test_raised_numbers_are_no_part_of_the_word_before_them() -> None:
     assert sent(parse([html])) == ["In 1850 it had 25 m."]
 
 
+def test_a_mark_that_begins_a_word_is_no_mark_of_punctuation() -> None:
+    html = "<p>It is <b></b> :name <i></i>, not <b></b> %s.</p>"
+    assert sent(parse([html])) == ["It is :name, not %s."]
+
+
 @pytest.mark.parametrize(
     ("html", "target", "words", "expected"),
     [
