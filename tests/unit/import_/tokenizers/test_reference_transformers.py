@@ -145,8 +145,10 @@ def test_an_artifact_divides_both_sides_of_marian(tmp_path: Path) -> None:
         source = reference(loaded.spelled(text).text)["input_ids"]
         target = reference(text_target=text)["input_ids"]
         assert (loaded.encode(text), loaded.encode_target(text)) == (source, target)
-        tokens = [token for token in loaded.tokens([*source, *target]) if token.endswith(" ")]
+        tokens = [
+            token for token in loaded.target.tokens([*source, *target]) if token.endswith(" ")
+        ]
         assert not tokens
     for token in ("▁ziel", "ganzeigenes"):
-        assert loaded.id_of(token) == reference.encoder[token]
-        assert loaded.tokens([reference.encoder[token]]) == [token]
+        assert loaded.target.id_of(token) == reference.encoder[token]
+        assert loaded.target.tokens([reference.encoder[token]]) == [token]
