@@ -13,7 +13,6 @@ from pathlib import Path
 import tokenizers
 
 from seqserve.errors import OptionError
-from seqserve.files import written_whole
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.library import read_library
 from seqserve_server.text.spelling import Spelling
@@ -107,16 +106,6 @@ class Tokenizer:
             has_target=TARGET_FILE in manifest.files,
             source_size=shape.source_vocabulary_size,
         )
-
-    def save(self, path: Path) -> list[str]:
-        """Writes ``tokenizer.json``, and the tokenizer of targets if any; returns their names."""
-        files = {path: self.source.library}
-        if self.target.library is not self.source.library:
-            files[path.with_name(TARGET_FILE)] = self.target.library
-        for file, tokenizer in files.items():
-            with written_whole(file, "w", option="") as text:
-                print(tokenizer.to_str(pretty=True), file=text)
-        return [file.name for file in files]
 
     @property
     def num_added(self) -> int:

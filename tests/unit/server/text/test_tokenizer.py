@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from seqserve.errors import NotWritten, OptionError
-from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_model.vocabulary import learn_vocabulary, save_tokenizer
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
@@ -105,7 +105,7 @@ def test_tokens_are_those_of_the_vocabulary(tokenizer: Tokenizer) -> None:
 
 
 def test_a_saved_tokenizer_is_read_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    tokenizer.save(tmp_path / "tokenizer.json")
+    save_tokenizer(tokenizer, tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     text = "Grüße </s>, good?"
     assert again.encode(text) == tokenizer.encode(text)
@@ -119,7 +119,7 @@ def test_a_tokenizer_that_does_not_fit_on_the_disk_leaves_no_half_of_it(
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
     try:
         with pytest.raises(NotWritten, match=r"tokenizer\.json: File too large"):
-            tokenizer.save(tmp_path / "tokenizer.json")
+            save_tokenizer(tokenizer, tmp_path / "tokenizer.json")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
@@ -154,7 +154,10 @@ def words(*more: str) -> tokenizers.Tokenizer:
 
 def test_each_side_may_have_a_vocabulary_of_its_own(tmp_path: Path) -> None:
     made = Tokenizer(words("a", "b", "c"), 4, words("x"), source_size=6)
-    assert made.save(tmp_path / "tokenizer.json") == ["tokenizer.json", "target_tokenizer.json"]
+    assert save_tokenizer(made, tmp_path / "tokenizer.json") == [
+        "tokenizer.json",
+        "target_tokenizer.json",
+    ]
     loaded = Tokenizer.load(tmp_path / "tokenizer.json", 4, has_target=True, source_size=6)
     for tokenizer in (made, loaded):
         assert tokenizer.vocabulary_size == 4
