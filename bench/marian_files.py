@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.drivers.marian import MarianModel, quantize, student_folder
-from seqserve_import.families.marian_native import EPSILON, FIRST_LAYER, weight_names
+from seqserve_import.families.marian_native import CELLS, EPSILON, FIRST_LAYER, weight_names
 from seqserve_import.loading import their_name
 from seqserve_import.marian_weights import SETTINGS, Bin
 from seqserve_model.config import (
     Activation,
-    DecoderCell,
     Norm,
     NormPosition,
     PositionScheme,
@@ -51,7 +50,7 @@ _KIND = CONVENTIONS | {
 _ACTIVATIONS = (Activation.RELU, Activation.SWISH)
 _OPERATIONS = {NormPosition.PRE: ("n", "da", "n"), NormPosition.POST: ("", "dan", "")}
 """Before, after and above the layers."""
-_CELLS = {DecoderCell.ATTENTION: "self-attention", DecoderCell.SSRU: "rnn"}
+_CELLS = {cell: name for name, cell in CELLS.items()}
 
 
 def student(pair: str, place: Path) -> MarianModel:

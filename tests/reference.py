@@ -11,7 +11,7 @@ import numpy as np
 from tests.reference_log_probs import ReferenceLogProbs, TokenIds
 from tests.sampling import sample
 
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TopTokens
 
 
 class Reference:
@@ -71,7 +71,9 @@ class Reference:
         reason, tokens, text_length = end
         gain = options.coverage_penalty * self._log_probs.coverage(tokens)
         top, forced = options.return_top_tokens, len(self._log_probs.forced)
-        listed = [self._top(tokens[:n], top) for n in range(forced, len(tokens)) if top]
+        listed = [
+            TopTokens.of(self._top(tokens[:n], top)) for n in range(forced, len(tokens)) if top
+        ]
         return Hypothesis(
             token_ids=list(tokens[: len(tokens) - (reason is StopReason.EOS)]),
             score=score,
@@ -80,7 +82,7 @@ class Reference:
             token_scores=self._log_probs.token_scores(tokens)
             if options.return_token_scores
             else (),
-            top_tokens=[[] for _ in tokens[:forced] if top] + listed,
+            top_tokens=[TopTokens.of() for _ in tokens[:forced] if top] + listed,
             text_length=text_length,
         )
 

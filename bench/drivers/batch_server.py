@@ -189,7 +189,7 @@ def token_response(
 ) -> generation_pb2.GenerateResponse:
     """Makes the response of an engine that reads and writes token ids."""
     hypothesis = generation_pb2.Hypothesis(
-        text=tokenizer.decode(target), tokens=tokenizer.tokens(target), token_ids=target
+        text=tokenizer.decode(target), tokens=tokenizer.target.tokens(target), token_ids=target
     )
     return generation_pb2.GenerateResponse(
         model=manifest.name,

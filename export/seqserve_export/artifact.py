@@ -13,6 +13,7 @@ from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import ATTENTION_OPSET
 from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
+from seqserve_model.vocabulary import save_tokenizer
 from seqserve_server.artifact.files import digest_of
 from seqserve_server.artifact.manifest import (
     NAME,
@@ -73,7 +74,7 @@ def write_model(
         OptionError: The operators of the decoder step do not support the model's heads.
     """
     _check_heads(model.config)
-    files = [*write_graphs(model, folder), *tokenizer.save(folder / "tokenizer.json")]
+    files = [*write_graphs(model, folder), *save_tokenizer(tokenizer, folder / "tokenizer.json")]
     manifest = _manifest(model, description, quantization, folder, files)
     manifest.write(folder)
     return manifest

@@ -55,7 +55,7 @@ def recommended_options(
     if is_limited:
         options["max_decoding_length"] = longest
     sequences = [
-        {"tokens": tokenizer.tokens(sequence)}
+        {"tokens": tokenizer.target.tokens(sequence)}
         for sequence in generation.number_lists("bad_words_ids")
         # A single token is never generated in any case.
         if len(sequence) > 1

@@ -145,7 +145,7 @@ def write_sentences(
     tokens = [
         token
         for token in range(tokenizer.vocabulary_size)
-        if token not in unusable and not tokenizer.is_hidden(token)
+        if token not in unusable and token not in tokenizer.target.hidden_ids
     ]
     longest = min(_LONGEST_WRITTEN, model.config.max_source_length - 1)
     texts = [

@@ -100,7 +100,7 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
     family = family.suppress_tokens(suppressed, tokenizer.unk_id)
     model = load_model(checkpoint, family)
     added = {token.content: token.special for token in raw.get_added_tokens_decoder().values()}
-    template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary, added)
+    template = template_of(checkpoint, tokenizer.source.spelled, tokenizer.target.spelled, added)
     limits = input_limits(checkpoint, family, model)
     return Loaded(
         model=model,
@@ -135,7 +135,7 @@ def _suppressed(checkpoint: Checkpoint, tokenizer: Tokenizer, size: int) -> list
     They are rows of the embeddings without a token, placeholder tokens, and tokens that the
     checkpoint's settings exclude. As in ``generate()``, the end token is never a bad word.
     """
-    named, settings = tokenizer.vocabulary, checkpoint.recommended
+    named, settings = tokenizer.target.spelled, checkpoint.recommended
     fillers = {token_id for token_id, token in named.items() if token.startswith(_FILLERS)}
     words = settings.number_lists("bad_words_ids")
     bad = {word[0] for word in words if len(word) == 1} - {tokenizer.eos_id}

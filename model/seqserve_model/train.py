@@ -36,7 +36,7 @@ from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
 from seqserve_model.trainer import Corpora, End, Trainer
 from seqserve_model.transformer import Transformer
-from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_model.vocabulary import learn_vocabulary, save_tokenizer
 from seqserve_server.text.tokenizer import Tokenizer
 
 
@@ -136,7 +136,7 @@ def _begin_run(run: RunDirectory, recipe: Recipe, split: Split, tokenizer: Token
     write_json(run.recipe, recipe.to_dict())
     write_pairs(run.validation, split.validation)
     write_pairs(run.test, split.test)
-    tokenizer.save(run.tokenizer)
+    save_tokenizer(tokenizer, run.tokenizer)
 
 
 def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:

@@ -10,12 +10,14 @@ Kudo and Richardson 2018, "SentencePiece" (``▁`` and byte fallback).
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import tokenizers
 from tokenizers import models, trainers
 
 from seqserve.errors import OptionError
-from seqserve_server.text.tokenizer import Tokenizer
+from seqserve.files import written_whole
+from seqserve_server.text.tokenizer import TARGET_FILE, Tokenizer
 from seqserve_server.text.vocabulary import BOS, BYTE_TOKENS, EOS, PAD, UNK
 from seqserve_server.text.words import DECODER, NORMALIZER, PRE_TOKENIZER
 
@@ -66,3 +68,14 @@ def _without_added_bytes(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenize
         token for token in content["added_tokens"] if token["content"] not in BYTE_TOKENS
     ]
     return tokenizers.Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+
+
+def save_tokenizer(tokenizer: Tokenizer, path: Path) -> list[str]:
+    """Writes ``tokenizer.json``, and the tokenizer of targets if any; returns their names."""
+    files = {path: tokenizer.source.library}
+    if tokenizer.target.library is not tokenizer.source.library:
+        files[path.with_name(TARGET_FILE)] = tokenizer.target.library
+    for file, library in files.items():
+        with written_whole(file, "w", option="") as text:
+            print(library.to_str(pretty=True), file=text)
+    return [file.name for file in files]

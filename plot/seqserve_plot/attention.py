@@ -78,8 +78,8 @@ def of_artifact(folder: Path, source: str, target: str | None) -> AttentionResul
         return AttentionResult(
             model=artifact.manifest.name,
             version=artifact.manifest.version,
-            source_tokens=tuple(artifact.tokenizer.source_tokens(read)),
-            target_tokens=tuple(artifact.tokenizer.tokens(written)),
+            source_tokens=tuple(artifact.tokenizer.source.tokens(read)),
+            target_tokens=tuple(artifact.tokenizer.target.tokens(written)),
             encoder=encoder,
             decoder=decoder,
             cross=cross,

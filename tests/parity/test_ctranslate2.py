@@ -58,7 +58,7 @@ class Peers:
         rows = (draw.choices(usable, k=draw.randint(1, 12)) for _ in range(SENTENCES))
         self.texts = [text for text in map(tokenizer.decode, rows) if text]
         self.sources = tokenizer.encode_batch(self.texts)
-        self.words = [tokenizer.source_tokens(source) for source in self.sources]
+        self.words = [tokenizer.source.tokens(source) for source in self.sources]
         if open_checkpoint(folder).config.flag("add_source_eos", False):
             self.words = [row[:-1] for row in self.words]
 
@@ -90,7 +90,7 @@ def test_scores_are_equal(peers: Peers) -> None:
     tokenizer = peers.ours.tokenizer
     # The target of another sentence, so that most of its tokens are improbable.
     targets = [ids[:-1] for ids in map(tokenizer.encode_target, peers.texts[1:] + peers.texts[:1])]
-    words = [tokenizer.tokens(target) for target in targets]
+    words = [tokenizer.target.tokens(target) for target in targets]
     scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
     ours = peers.log_probs(targets)
     for row, theirs in zip(ours, scored, strict=True):
@@ -107,7 +107,7 @@ def test_greedy_search_writes_the_same_tokens(peers: Peers) -> None:
         max_decoding_length=LONGEST,
         max_input_length=0,
     )
-    written = [peers.ours.tokenizer.tokens(ids) for ids in ours]
+    written = [peers.ours.tokenizer.target.tokens(ids) for ids in ours]
     expected = [answer.hypotheses[0] for answer in theirs]
     different = sum(one != other for one, other in zip(written, expected, strict=True))
     assert different <= MAX_DIFFERENT
@@ -121,7 +121,7 @@ def test_rounded_weights_are_read_as_what_they_stand_for(tmp_path: Path, quantiz
     opennmt(tmp_path / "model", quantization=quantization)
     peers = Peers(tmp_path / "model")
     target = peers.ours.tokenizer.encode_target(peers.texts[1])[:-1]
-    words = [peers.ours.tokenizer.tokens(target)] * SENTENCES
+    words = [peers.ours.tokenizer.target.tokens(target)] * SENTENCES
     scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
     for row, theirs in zip(peers.log_probs([target] * SENTENCES), scored, strict=True):
         assert row == pytest.approx(theirs.log_probs, abs=2e-4)

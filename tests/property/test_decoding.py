@@ -162,9 +162,9 @@ def assert_alike(one: Hypothesis, other: Hypothesis) -> None:
     assert one.token_scores == pytest.approx(other.token_scores, abs=ALIKE, nan_ok=True)
     assert len(one.top_tokens) == len(other.top_tokens)
     for found, ought in zip(one.top_tokens, other.top_tokens, strict=True):
-        assert [token for token, _ in found] == [token for token, _ in ought]
-        scores = [score for _, score in ought]
-        assert [score for _, score in found] == pytest.approx(scores, abs=ALIKE)
+        assert found.token_ids == ought.token_ids
+        scores = list(ought.log_probabilities)
+        assert list(found.log_probabilities) == pytest.approx(scores, abs=ALIKE)
 
 
 def numbered(number: int) -> DecodingOptions:

@@ -22,7 +22,9 @@ _NORM = {"weight": "scale", "bias": "bias"}
 
 _NORMS = {("", "an", ""): NormPosition.POST, ("n", "a", "n"): NormPosition.PRE}
 """By the operations before, after and above the layers, without dropout, ``d``."""
-_CELLS = {"self-attention": DecoderCell.ATTENTION, "rnn": DecoderCell.SSRU}
+_CELL = "transformer-decoder-autoreg"
+CELLS = {"self-attention": DecoderCell.ATTENTION, "rnn": DecoderCell.SSRU}
+"""By Marian's names; without one it has the first."""
 EPSILON = 1e-9
 """Added to the variance by each norm."""
 FIRST_LAYER = 1
@@ -44,7 +46,7 @@ def marian_native(checkpoint: Checkpoint) -> Family:
     _check_sizes(config, vocabularies)
     rows, start = vocabularies.rows, vocabularies.start
     norm_position = _norm_position(config)
-    cell = _CELLS[config.text("transformer-decoder-autoreg", "self-attention")]
+    cell = CELLS[config.text(_CELL, "self-attention")]
     activation = "transformer-ffn-activation"
     source, target, output = _tables(checkpoint)
     width = config.size("dim-emb", maximum=MAX_WIDTH)
@@ -89,14 +91,11 @@ def marian_native(checkpoint: Checkpoint) -> Family:
 
 
 def _check_supported(config: Settings) -> None:
-    for name, supported in _NAMES["supported"].items():
+    for name, supported in (_NAMES["supported"] | {_CELL: [*CELLS]}).items():
         if config.some([name]).get(name, supported[0]) not in supported:
             listed = " or ".join(str(value).lower() for value in supported)
             raise config.wrong(name, f"is not supported; {listed} can be imported")
-    if (
-        config.text("transformer-decoder-autoreg", "") == "rnn"
-        and config.text("dec-cell") != "ssru"
-    ):
+    if config.text(_CELL, "") == "rnn" and config.text("dec-cell") != "ssru":
         raise config.wrong("dec-cell", "is not supported; ssru can be imported")
 
 

@@ -139,7 +139,7 @@ def _ids(reference: Any, tokenizer: Tokenizer, symbols: Collection[str], text: s
     pieces: list[str] = []
     for part in _parts(symbols, tokenizer.spelled(text).text):
         pieces += [part] if part in symbols else reference.encode(part, out_type=str)
-    ids = map(tokenizer.source_id_of, pieces)
+    ids = map(tokenizer.source.id_of, pieces)
     return [tokenizer.unk_id if id_ is None else id_ for id_ in ids]
 
 

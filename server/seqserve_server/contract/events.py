@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -61,32 +61,16 @@ class Progress(NamedTuple):
     token_ids: list[int]
 
 
-class TopTokens:
+class TopTokens(NamedTuple):
     """Tokens of one step and their log-probabilities, best first, in a seventh of pairs' memory."""
 
-    __slots__ = ("log_probabilities", "token_ids")
+    token_ids: array[int]
+    log_probabilities: array[float]
 
-    def __init__(self, pairs: Iterable[tuple[int, float]] = ()) -> None:
-        listed = list(pairs)
-        self.token_ids = array("i", [token_id for token_id, _ in listed])
-        self.log_probabilities = array("d", [value for _, value in listed])
-
-    def __iter__(self) -> Iterator[tuple[int, float]]:
-        return zip(self.token_ids, self.log_probabilities, strict=True)
-
-    def __getitem__(self, index: int) -> tuple[int, float]:
-        return self.token_ids[index], self.log_probabilities[index]
-
-    def __len__(self) -> int:
-        return len(self.token_ids)
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-    def __eq__(self, other: object) -> bool:
-        return list(self) == list(other) if isinstance(other, TopTokens | list) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[int, float]] = ()) -> TopTokens:
+        """Keeps pairs of a token and its log-probability."""
+        return cls(array("i", [id_ for id_, _ in pairs]), array("d", [each for _, each in pairs]))
 
 
 class Hypothesis(NamedTuple):

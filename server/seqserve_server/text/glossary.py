@@ -56,23 +56,6 @@ class Label(NamedTuple):
     """Code of the target language."""
 
 
-class Glossary:
-    """The terms of one source and one target language."""
-
-    def __init__(self, label: Label, entries: Sequence[Term], modified_s: int = 0) -> None:
-        if not 1 <= len(entries) <= MAX_ENTRIES:
-            reason = f"has {len(entries):,} entries for {label.source} and {label.target}"
-            raise GlossaryError(f"{reason}; a glossary has 1 to {MAX_ENTRIES:,}")
-        self.label, self.entries, self.modified_s = label, entries, modified_s
-        self.num_bytes = sum(entry.ByteSize() + _TAG_BYTES for entry in entries)
-        """Most bytes of the entries on the wire."""
-        self._index = TermIndex(entries)
-
-    def terms_in(self, text: str) -> list[Term]:
-        """Lists the entries that a text contains, see :meth:`TermIndex.terms_in`."""
-        return self._index.terms_in(text)
-
-
 class TermIndex:
     """Terms by the words of their sources."""
 
@@ -108,6 +91,19 @@ class TermIndex:
             end, term = max(ends, key=lambda each: each[0])
             if term is not None:
                 yield _Match(begin, end, words[end - 1].end - word.begin, term)
+
+
+class Glossary(TermIndex):
+    """The terms of one source and one target language."""
+
+    def __init__(self, label: Label, entries: Sequence[Term], modified_s: int = 0) -> None:
+        if not 1 <= len(entries) <= MAX_ENTRIES:
+            reason = f"has {len(entries):,} entries for {label.source} and {label.target}"
+            raise GlossaryError(f"{reason}; a glossary has 1 to {MAX_ENTRIES:,}")
+        self.label, self.entries, self.modified_s = label, entries, modified_s
+        self.num_bytes = sum(entry.ByteSize() + _TAG_BYTES for entry in entries)
+        """Most bytes of the entries on the wire."""
+        super().__init__(entries)
 
 
 class Glossaries:

@@ -6,14 +6,13 @@ encoded as ordinary characters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 import tokenizers
 
 from seqserve.errors import OptionError
-from seqserve.files import written_whole
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.library import read_library
 from seqserve_server.text.spelling import Spelling
@@ -32,6 +31,8 @@ class Tokenizer:
     Both share one vocabulary, which may be divided by two rules, or each has its own.
 
     Attributes:
+        source: Vocabulary of sources, which spells their tokens and knows their ids.
+        target: Vocabulary of targets, often the same one.
         vocabulary_size: Number of tokens of targets.
         pad_id: Pads the shorter rows of a batch.
         bos_id: Precedes the first target token; the padding where the vocabulary has no ``<s>``, as
@@ -59,19 +60,19 @@ class Tokenizer:
         ``size``, or if the vocabularies have different end tokens.
         """
         self.is_joint = source_size is None
-        self._source = Vocabulary(tokenizer, size if source_size is None else source_size)
+        self.source = Vocabulary(tokenizer, size if source_size is None else source_size)
         is_one = target is None and source_size in (None, size)
-        self._target = self._source if is_one else Vocabulary(target or tokenizer, size)
-        self.vocabulary_size = self._target.vocabulary_size
-        self.pad_id = self._target.pad_id
-        begin = self.id_of(BOS)
+        self.target = self.source if is_one else Vocabulary(target or tokenizer, size)
+        self.vocabulary_size = self.target.vocabulary_size
+        self.pad_id = self.target.pad_id
+        begin = self.target.id_of(BOS)
         self.bos_id = self.pad_id if begin is None else begin
-        self.eos_id = self._target.eos_id
-        self.unk_id = self._target.unk_id
+        self.eos_id = self.target.eos_id
+        self.unk_id = self.target.unk_id
         self._front, self._has_end = _added_by(tokenizer, self.eos_id)
-        if self._source.eos_id != self.eos_id:
+        if self.source.eos_id != self.eos_id:
             raise OptionError(
-                f"tokenizer: {EOS} is token {self._source.eos_id} of sources and {self.eos_id} of"
+                f"tokenizer: {EOS} is token {self.source.eos_id} of sources and {self.eos_id} of"
                 " targets; it must be the same one"
             )
 
@@ -106,16 +107,6 @@ class Tokenizer:
             source_size=shape.source_vocabulary_size,
         )
 
-    def save(self, path: Path) -> list[str]:
-        """Writes ``tokenizer.json``, and the tokenizer of targets if any; returns their names."""
-        files = {path: self._source.library}
-        if self._target.library is not self._source.library:
-            files[path.with_name(TARGET_FILE)] = self._target.library
-        for file, tokenizer in files.items():
-            with written_whole(file, "w", option="") as text:
-                print(tokenizer.to_str(pretty=True), file=text)
-        return [file.name for file in files]
-
     @property
     def num_added(self) -> int:
         """Tokens that :meth:`encode` adds to a text's."""
@@ -123,18 +114,18 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Encodes a source; the last id is the end token, unless the model reads none."""
-        return self._read(self._source.divide(self.spelled(text).text))
+        return self._read(self.source.divide(self.spelled(text).text))
 
     def encode_target(self, text: str) -> list[int]:
         """Encodes a target; the last id is the end token."""
-        return self._target.divide(text)
+        return self.target.divide(text)
 
     def pieces(self, text: str, *, is_target: bool = False) -> Pieces:
         """Divides a source, or a target, without the tokens that are added to it."""
         if is_target:
-            return self._target.pieces(text)
+            return self.target.pieces(text)
         spelled = self.spelled(text)
-        ids, offsets = self._source.pieces(spelled.text)
+        ids, offsets = self.source.pieces(spelled.text)
         return Pieces(ids, [spelled.span(*place) for place in offsets])
 
     @cached_property
@@ -145,7 +136,7 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes many sources as :meth:`encode` does, on all cores."""
         spelled = [self.spelled(text).text for text in texts]
-        return [self._read(ids) for ids in self._source.divide_all(spelled)]
+        return [self._read(ids) for ids in self.source.divide_all(spelled)]
 
     def _read(self, ended: list[int]) -> list[int]:
         return self._front + (ended if self._has_end else ended[:-1])
@@ -158,59 +149,29 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decodes ids of a target to text without control tokens."""
-        return self._target.join(ids)
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Returns each token of a target as spelled in the vocabulary."""
-        return self._target.tokens(ids)
-
-    def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Returns each token of a source as spelled in the vocabulary."""
-        return self._source.tokens(ids)
+        return self.target.join(ids)
 
     @cached_property
     def token_bytes(self) -> int:
         """Bytes of the longest token in UTF-8, as spelled in the vocabulary."""
-        spelled = (*self._source.spelled.values(), *self._target.spelled.values())
+        spelled = (*self.source.spelled.values(), *self.target.spelled.values())
         return max(len(token.encode()) for token in spelled)
-
-    @property
-    def vocabulary(self) -> Mapping[int, str]:
-        """The tokens of targets by their ids, as spelled in the vocabulary."""
-        return self._target.spelled
-
-    @property
-    def source_vocabulary(self) -> Mapping[int, str]:
-        """The tokens of sources by their ids, as spelled in the vocabulary."""
-        return self._source.spelled
 
     @cached_property
     def alphabet(self) -> Alphabet:
         """Characters that the vocabulary of sources can spell."""
-        return Alphabet.of(self.source_vocabulary, self._source.byte_ids | {self._source.unk_id})
+        return Alphabet.of(self.source.spelled, self.source.byte_ids | {self.source.unk_id})
 
     def reads(self, character: str) -> bool:
         """Returns whether the vocabulary of sources has a character, perhaps as another one."""
         if self.alphabet.spells(character):
             return True
-        changed = self._source.normalized(character)
+        changed = self.source.normalized(character)
         return changed != character and self.alphabet.spells(changed)
-
-    def id_of(self, token: str) -> int | None:
-        """Returns the id of a target token as spelled in the vocabulary; None if it has none."""
-        return self._target.id_of(token)
-
-    def source_id_of(self, token: str) -> int | None:
-        """Returns the id of a source token as spelled in the vocabulary; None if it has none."""
-        return self._source.id_of(token)
 
     def stream(self, stops: Sequence[str] = ()) -> TextStream:
         """Starts incremental decoding that holds back what may be part of a stop sequence."""
-        return TextStream(self._target, max((len(stop) - 1 for stop in stops), default=0))
-
-    def is_hidden(self, id_: int) -> bool:
-        """Returns whether :meth:`decode` omits a token."""
-        return id_ in self._target.hidden_ids
+        return TextStream(self.target, max((len(stop) - 1 for stop in stops), default=0))
 
 
 def _added_by(tokenizer: tokenizers.Tokenizer, eos: int) -> tuple[list[int], bool]:

@@ -13,6 +13,7 @@ from seqserve_export.tolerance import TOLERANCES, ParityError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.transformer import Transformer
+from seqserve_model.vocabulary import save_tokenizer
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Verification
 from seqserve_server.engine.local_engine import LocalEngine
@@ -38,7 +39,7 @@ def run(
     write_json(run.config, tiny_model.config.to_dict())
     write_json(run.report, {"command": "seqserve train tiny.toml", "commit": "abc", "steps": 123})
     write_tensors(run.result, named_weights(tiny_model))
-    tiny_tokenizer.save(run.tokenizer)
+    save_tokenizer(tiny_tokenizer, run.tokenizer)
     write_pairs(run.test, pairs)
     too_long = "a far too long sentence " * 20
     write_pairs(run.validation, [Pair(source, "-") for source in (too_long, *SENTENCES)])

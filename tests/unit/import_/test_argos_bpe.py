@@ -13,6 +13,7 @@ from tests import ctranslate2_files
 from seqserve_import.files import CheckpointError
 from seqserve_import.loading import load, open_checkpoint
 from seqserve_import.tokenizers.subword_nmt import convert_bpe
+from seqserve_model.vocabulary import save_tokenizer
 from seqserve_server.text.tokenizer import Tokenizer
 
 GOLDEN: dict[str, Any] = json.loads(
@@ -62,7 +63,7 @@ def test_a_package_with_merges_is_read(tmp_path: Path) -> None:
     assert first == "!"
     assert imported.tokenizer.encode("!") == [4]
     assert imported.tokenizer.decode([4, 4]) == "!!"
-    imported.tokenizer.save(tmp_path / "tokenizer.json")
+    save_tokenizer(imported.tokenizer, tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path / "tokenizer.json", imported.model.config.vocabulary_size)
     assert again.encode("!") == [4], "a server reads it, and adds no end token either"
 

@@ -90,7 +90,9 @@ def test_a_vocabulary_of_ids_takes_its_pieces_from_each_side(plain: Loaded, tmp_
     (folder / "vocab.yml").write_text(yaml.safe_dump({token: i for i, token in enumerate(tokens)}))
     tokenizer = loaded(folder).tokenizer
     before = plain.tokenizer
-    assert tokenizer.tokens(tokenizer.encode(SOURCE)) == before.tokens(before.encode(SOURCE))
+    assert tokenizer.target.tokens(tokenizer.encode(SOURCE)) == before.target.tokens(
+        before.encode(SOURCE)
+    )
     assert tokenizer.encode(SOURCE) != before.encode(SOURCE)
 
 

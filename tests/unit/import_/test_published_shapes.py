@@ -157,7 +157,7 @@ def test_it_is_imported_with_the_tokenizer_that_it_has(
 ) -> None:
     loaded: Loaded = load(Checkpoint(shape(tmp_path / "checkpoint")))
     tokenizer = loaded.tokenizer
-    assert tokenizer.source_tokens(tokenizer.encode("a")) == [*_WORDS[shape].split(), "</s>"]
+    assert tokenizer.source.tokens(tokenizer.encode("a")) == [*_WORDS[shape].split(), "</s>"]
     for text in TEXTS:
         ids = tokenizer.encode(text)
         assert ids.count(tokenizer.eos_id) == 1

@@ -173,4 +173,4 @@ def test_tokens_without_meaning_are_never_generated(imported: Imported) -> None:
     options = DecodingOptions(max_decoding_length=MAX_LENGTH, return_top_tokens=64)
     for answer in imported.engine.decode(imported.sources(), options):
         assert not suppressed & set(answer.best.token_ids)
-        assert not suppressed & {token for top in answer.best.top_tokens for token, _ in top}
+        assert not suppressed & {token for top in answer.best.top_tokens for token in top.token_ids}

@@ -23,7 +23,7 @@ from seqserve_model.options import Weights
 from seqserve_model.recipe import OptimizerRecipe
 from seqserve_model.trainer import make_optimizer
 from seqserve_model.transformer import Transformer
-from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_model.vocabulary import learn_vocabulary, save_tokenizer
 
 MakeModel = Callable[..., Transformer]
 
@@ -143,7 +143,7 @@ def test_unreadable_json_is_named(tmp_path: Path, content: str | None) -> None:
 
 def make_run(path: Path, model: Transformer) -> RunDirectory:
     run = RunDirectory(path)
-    learn_vocabulary(["a b"], size=320, characters=9).save(run.tokenizer)
+    save_tokenizer(learn_vocabulary(["a b"], size=320, characters=9), run.tokenizer)
     write_json(run.config, model.config.to_dict())
     return run
 

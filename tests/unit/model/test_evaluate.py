@@ -22,7 +22,7 @@ from seqserve_model.evaluate import (
 )
 from seqserve_model.options import EvaluateOptions, Tokenize
 from seqserve_model.transformer import Transformer
-from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_model.vocabulary import learn_vocabulary, save_tokenizer
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
@@ -108,7 +108,7 @@ def test_a_source_that_is_too_long_is_cut(make_model: MakeModel, tokenizer: Toke
 def run_path(make_model: MakeModel, tokenizer: Tokenizer, tmp_path: Path) -> Path:
     run, model = RunDirectory(tmp_path / "run"), make_model(vocabulary_size=272)
     run.path.mkdir()
-    tokenizer.save(run.tokenizer)
+    save_tokenizer(tokenizer, run.tokenizer)
     write_json(run.config, model.config.to_dict())
     write_tensors(run.result, named_weights(model))
     write_pairs(run.test, [Pair("a b", "b a"), Pair("c", "d"), Pair("e", "e")])

@@ -29,7 +29,7 @@ def test_the_size_is_the_one_asked_for(tokenizer: Tokenizer) -> None:
 
 def test_reserved_tokens_cannot_be_typed_and_are_not_shown() -> None:
     tokenizer = learn_vocabulary(TEXTS, size=1024, characters=30)
-    assert 1023 not in tokenizer.encode(tokenizer.tokens([1023])[0])
+    assert 1023 not in tokenizer.encode(tokenizer.target.tokens([1023])[0])
     assert tokenizer.decode([1023]) == ""
 
 
@@ -40,7 +40,16 @@ def test_more_characters_than_tokens_are_refused() -> None:
 
 def test_digits_and_punctuation_stand_alone(tokenizer: Tokenizer) -> None:
     tokens = learn_vocabulary(["12:30 12:30 12:30."] * 9, size=300, characters=30)
-    assert tokens.tokens(tokens.encode("12:30.")) == ["▁", "1", "2", ":", "3", "0", ".", "</s>"]
+    assert tokens.target.tokens(tokens.encode("12:30.")) == [
+        "▁",
+        "1",
+        "2",
+        ":",
+        "3",
+        "0",
+        ".",
+        "</s>",
+    ]
 
 
 @pytest.mark.parametrize("typed", ["</s>", "<s>", "<pad>", "<unk>", "a</s>b", "<0x41>", "</s> x"])

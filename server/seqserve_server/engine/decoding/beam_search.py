@@ -62,7 +62,7 @@ class BeamSearch:
     def continuations(self, proposals: Proposals) -> Continuations | None:
         """Ranks up to ``2 B`` continuations of an inspected search; None for the graph's."""
         proposed = [proposals.of(row) for row in self.rows]
-        self._top_tokens = [TopTokens(proposal.top_tokens) for proposal in proposed]
+        self._top_tokens = [TopTokens.of(proposal.top_tokens) for proposal in proposed]
         self._is_improbable = proposed[0].is_improbable
         scores = self._all_rows.scores[self.rows]
         if proposed[0].next_token:
@@ -80,7 +80,7 @@ class BeamSearch:
 
     def top_tokens(self, beam: int) -> TopTokens:
         """Returns the top tokens after a beam in the last step, if they are requested."""
-        return self._top_tokens[beam] if self._top_tokens else TopTokens()
+        return self._top_tokens[beam] if self._top_tokens else TopTokens.of()
 
     def ends(self, token_ids: list[int]) -> bool:
         """Returns whether tokens are a whole hypothesis."""

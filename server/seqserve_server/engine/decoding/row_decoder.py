@@ -144,7 +144,7 @@ class RowDecoder:
             tokens[row] = proposal.choices.token(column)
             log_probabilities[row] = proposal.choices.log_probabilities[column]
         if state.options.return_top_tokens:
-            self._rows.append_top(row, TopTokens(proposal.top_tokens))
+            self._rows.append_top(row, TopTokens.of(proposal.top_tokens))
 
     def _column(self, row: int, state: RowState, log_probabilities: Array) -> int:
         """Chooses among log-probabilities ``[N]``: the best one, or one at random."""

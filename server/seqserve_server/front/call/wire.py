@@ -3,9 +3,7 @@
 gRPC answers bytes that protobuf cannot parse with INTERNAL, a fault of the server. Here a handler
 gets them as :class:`Unreadable`, an error that it can answer with INVALID_ARGUMENT.
 
-Sources: gRPC health checking protocol,
-https://github.com/grpc/grpc/blob/master/doc/health-checking.md; protobuf records of wire type LEN,
-https://protobuf.dev/programming-guides/encoding/.
+Source: protobuf records of wire type LEN, https://protobuf.dev/programming-guides/encoding/.
 """
 
 import asyncio
@@ -17,7 +15,6 @@ import grpc
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
-from grpc_health.v1 import health, health_pb2
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Unreadable
@@ -169,24 +166,3 @@ def _varint(number: int) -> bytearray:
         number >>= 7
     written.append(number)
     return written
-
-
-class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defined]
-    """Reports whether a service or a model is up."""
-
-    async def Check(
-        self, request: health_pb2.HealthCheckRequest, context: Context
-    ) -> health_pb2.HealthCheckResponse:
-        """Reports the status now; NOT_FOUND for a name that was removed or never existed."""
-        response: health_pb2.HealthCheckResponse = await super().Check(request, context)
-        # The protocol has this status for Watch alone.
-        if response.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
-            await aborted(context, grpc.StatusCode.NOT_FOUND, "")
-        return response
-
-    async def List(self, request: Message, context: Context) -> None:
-        """Refuses, as the protocol allows: a client without a token must not learn model names."""
-        await context.abort(
-            grpc.StatusCode.UNIMPLEMENTED,
-            "Check and Watch report one name; ModelService.ListModels lists models",
-        )

@@ -131,7 +131,7 @@ def _spans(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[Span]:
     waiting: list[int] = []
     begin = 0
     for index, id_ in enumerate(ids):
-        if not tokenizer.is_hidden(id_):
+        if id_ not in tokenizer.target.hidden_ids:
             waiting.append(index)
         if piece := stream.push([id_]):
             _place(spans, waiting, text, begin, begin + len(piece), ids, tokenizer)

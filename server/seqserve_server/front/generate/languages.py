@@ -28,10 +28,10 @@ def affixes_of(
     named = _Named(codes, template, manifest.label, section)
     return Affixes(
         template.text_prefix.format_map(named) if named else "",
-        named.ids(template.source_prefix, tokenizer.source_id_of),
-        named.ids(template.source_suffix, tokenizer.source_id_of),
-        named.ids(template.target_prefix, tokenizer.id_of),
-        named.start(template.target_start, tokenizer.id_of),
+        named.ids(template.source_prefix, tokenizer.source.id_of),
+        named.ids(template.source_suffix, tokenizer.source.id_of),
+        named.ids(template.target_prefix, tokenizer.target.id_of),
+        named.start(template.target_start, tokenizer.target.id_of),
     )
 
 

@@ -52,7 +52,7 @@ class _Numbers(Feature):
         self.repairs = asked.options.verify_numbers and takes_terms
         self._returns_scores = decoding.return_scores
         self._tokenizer = asked.model.tokenizer
-        ids = map(asked.model.tokenizer.id_of, "0123456789")
+        ids = map(asked.model.tokenizer.target.id_of, "0123456789")
         self._digits = [each for each in ids if each is not None]
         self._max_rows = asked.model.engine.capacity.max_rows
         self._ends = asked.ends

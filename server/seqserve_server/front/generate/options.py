@@ -180,7 +180,7 @@ def _ids(options: GenerationOptions, field: str, tokenizer: Tokenizer) -> TokenI
 def _token_ids(tokens: Sequence[str], field: str, tokenizer: Tokenizer) -> TokenIds:
     token_ids = []
     for token in tokens:
-        token_id = tokenizer.id_of(token)
+        token_id = tokenizer.target.id_of(token)
         if token_id is None:
             reason = f"{token!r:.80} is not a token of the model; see the tokens of an answer"
             raise InvalidRequest(f"options.{field}", reason)

@@ -42,7 +42,7 @@ def response_of(
     if warnings := source_warnings(without(part.text, part.protected), tokens, tokenizer):
         response.source_warnings.extend(warnings)
     if options.returns_attention:
-        response.source_pieces.extend(tokenizer.source_tokens(tokens))
+        response.source_pieces.extend(tokenizer.source.tokens(tokens))
     for hypothesis in answer.hypotheses:
         for feature in options.features:
             hypothesis = feature.replace_tokens(part, hypothesis)
@@ -70,7 +70,7 @@ def _write_hypothesis(
     ids = hypothesis.token_ids
     # Without the stop sequence.
     message.text = tokenizer.decode(ids)[: hypothesis.text_length]
-    message.tokens.extend(tokenizer.tokens(ids))
+    message.tokens.extend(tokenizer.target.tokens(ids))
     message.token_ids.extend(ids)
     if hypothesis.score is not None:
         message.score = hypothesis.score
@@ -80,7 +80,7 @@ def _write_hypothesis(
     if hypothesis.token_scores:
         message.token_scores.extend(hypothesis.token_scores)
     for top in hypothesis.top_tokens:
-        tokens = tokenizer.tokens(top.token_ids)
+        tokens = tokenizer.target.tokens(top.token_ids)
         message.top_tokens.add(tokens=tokens, token_ids=top.token_ids, scores=top.log_probabilities)
 
 

@@ -59,7 +59,7 @@ async def score(
     return generation_pb2.ScoreResponse(
         model=model.manifest.name,
         version=model.manifest.version,
-        tokens=model.tokenizer.tokens(target),
+        tokens=model.tokenizer.target.tokens(target),
         token_ids=target,
         token_scores=scores,
         score=sum(scores),
@@ -103,8 +103,8 @@ async def attention(
     return generation_pb2.AttentionResponse(
         model=model.manifest.name,
         version=model.manifest.version,
-        source_tokens=model.tokenizer.source_tokens(source),
-        target_tokens=model.tokenizer.tokens(target),
+        source_tokens=model.tokenizer.source.tokens(source),
+        target_tokens=model.tokenizer.target.tokens(target),
         encoder=weights_of(encoder, shape.encoder_heads or shape.heads, read, read),
         decoder=weights_of(decoder, shape.heads, written, written),
         cross=weights_of(cross, shape.heads, written, read),
@@ -132,7 +132,9 @@ async def tokenize(
     return generation_pb2.TokenizeResponse(
         model=model.manifest.name,
         version=model.manifest.version,
-        tokens=(tokenizer.tokens if request.is_target else tokenizer.source_tokens)(pieces.ids),
+        tokens=(tokenizer.target.tokens if request.is_target else tokenizer.source.tokens)(
+            pieces.ids
+        ),
         token_ids=pieces.ids,
         begins=[begin for begin, _ in pieces.offsets],
         ends=[end for _, end in pieces.offsets],

@@ -94,8 +94,8 @@ def read_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
     tokenizer.decode(tokenizer.encode_target("a"))
     tokenizer.encode("a")
     template = manifest.template or Template()
-    missing = {token for token in template.source_tokens if tokenizer.source_id_of(token) is None}
-    missing |= {token for token in template.target_tokens if tokenizer.id_of(token) is None}
+    missing = {token for token in template.source_tokens if tokenizer.source.id_of(token) is None}
+    missing |= {token for token in template.target_tokens if tokenizer.target.id_of(token) is None}
     for token in sorted(missing):
         reason = f"template: tokenizer.json has no token {token!r:.80}; import the model again"
         raise ArtifactError(f"{manifest.label}: {reason}")

@@ -94,13 +94,6 @@ class TextScheduler:
             return run_now(steps)
         size = min(num_characters * _CHARACTER_BYTES, self.memory.max_per_caller)
         held = await self.memory.reserve(caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s)
-        try:
-            return await self.run(caller, steps)
-        finally:
-            held.release()
-
-    async def run(self, caller: str, steps: Cooperative[Result]) -> Result:
-        """Does work in slices, in turns with the work of others, and returns its result."""
         results: list[Result] = []
         try:
             while not results:
@@ -111,6 +104,7 @@ class TextScheduler:
                     self._turns.give()
         finally:
             steps.close()
+            held.release()
         return results[0]
 
     def _slice(self, steps: Cooperative[Result], results: list[Result]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, text_format
+from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha.reflection import (  # type: ignore[attr-defined]
@@ -26,7 +27,7 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb
 from seqserve_server.contract.errors import Draining, StartupError
 from seqserve_server.front.call.connections import connection_arguments
 from seqserve_server.front.call.interceptor import CallInterceptor
-from seqserve_server.front.call.wire import HealthServicer
+from seqserve_server.front.call.wire import Context, aborted
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.detection import LanguageDetector
@@ -87,7 +88,7 @@ class Server:
             interceptor.peer_of, interceptor.refuse, options.max_message_bytes
         )
         self._draining = asyncio.Event()
-        self._health = HealthServicer()
+        self._health = _HealthServicer()
         self._detector = LanguageDetector()
         self._glossaries = glossaries or GlossaryFolder()
         reloads = security.reloads
@@ -176,6 +177,27 @@ class Server:
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status
         return statuses
+
+
+class _HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defined]
+    """Reports whether a service or a model is up."""
+
+    async def Check(
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> health_pb2.HealthCheckResponse:
+        """Reports the status now; NOT_FOUND for a name that was removed or never existed."""
+        response: health_pb2.HealthCheckResponse = await super().Check(request, context)
+        # The protocol has this status for Watch alone.
+        if response.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
+            await aborted(context, grpc.StatusCode.NOT_FOUND, "")
+        return response
+
+    async def List(self, request: Message, context: Context) -> None:
+        """Refuses, as the protocol allows: a client without a token must not learn model names."""
+        await context.abort(
+            grpc.StatusCode.UNIMPLEMENTED,
+            "Check and Watch report one name; ModelService.ListModels lists models",
+        )
 
 
 def read_files(options: ServeOptions) -> tuple[Security, GlossaryFolder]:

@@ -86,7 +86,7 @@ def test_an_added_token_is_one_token_in_all_texts(kind: str, add: Any, tmp_path:
         size = len(json.loads((tmp_path / "vocab.json").read_text()))
     add(tmp_path, size)
     tokenizer = Tokenizer(convert(tmp_path, model_type, size + 1), size + 1)
-    assert tokenizer.id_of(TERM) == size
+    assert tokenizer.target.id_of(TERM) == size
     ids = tokenizer.encode(f"a b {TERM} c")
     assert ids.count(size) == 1
     assert tokenizer.unk_id not in tokenizer.encode(TERM)
@@ -126,8 +126,8 @@ def test_a_language_that_was_added_is_no_text(tmp_path: Path) -> None:
     size = convert(tmp_path, model_type).get_vocab_size()
     change(tmp_path / "added_tokens.json", tyv_Cyrl=size)
     tokenizer = Tokenizer(convert(tmp_path, model_type, size + 1), size + 1)
-    assert tokenizer.id_of("tyv_Cyrl") == size
-    assert tokenizer.is_hidden(size)
+    assert tokenizer.target.id_of("tyv_Cyrl") == size
+    assert size in tokenizer.target.hidden_ids
     assert size not in tokenizer.encode("a tyv_Cyrl b")
 
 

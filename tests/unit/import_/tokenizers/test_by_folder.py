@@ -55,7 +55,7 @@ def test_fred_t5_has_them_too_and_nothing_in_front(tmp_path: Path) -> None:
     files = {"tokenizer_class": "GPT2Tokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps(files))
     tokens = Tokenizer(convert(folder, "t5"))
-    assert tokens.source_tokens(tokens.encode("a")) == ["a", "</s>"]
+    assert tokens.source.tokens(tokens.encode("a")) == ["a", "</s>"]
 
 
 @pytest.mark.parametrize("text", ["我们在花园", "我x 们", " ab aB ", "[SEP]", ""])
@@ -105,7 +105,7 @@ def test_indicbart_has_pieces_and_its_control_tokens_behind_them(tmp_path: Path)
         | {"eos_token": "[SEP]", "bos_token": "[CLS]", "pad_token": "<pad>", "unk_token": "<unk>"},
     )
     tokenizer = Tokenizer(convert(folder, "mbart", size + 4), size + 4)
-    assert {token: tokenizer.id_of(token) for token in added} == added
+    assert {token: tokenizer.target.id_of(token) for token in added} == added
     assert tokenizer.eos_id == size + 1
     ids = tokenizer.encode("</s> <2hi>")
     assert not {size, size + 2, size + 3} & {*ids} and ids.count(size + 1) == 1

@@ -11,6 +11,7 @@ from tests.unit.import_.tokenizers import checkpoints, corpus
 from tests.unit.import_.tokenizers.comparing import Encode, decoded_alike, differences, served, tied
 
 from seqserve_import.tokenizers.convert import convert, convert_target
+from seqserve_model.vocabulary import save_tokenizer
 from seqserve_server.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -138,15 +139,20 @@ def test_an_artifact_divides_both_sides_of_marian(tmp_path: Path) -> None:
     reference = marian(folder)
     size = len(reference.encoder)
     made = Tokenizer(convert(folder, "marian"), size, convert_target(folder, "marian"))
-    assert made.save(tmp_path / "tokenizer.json") == ["tokenizer.json", "target_tokenizer.json"]
+    assert save_tokenizer(made, tmp_path / "tokenizer.json") == [
+        "tokenizer.json",
+        "target_tokenizer.json",
+    ]
     loaded = Tokenizer.load(tmp_path / "tokenizer.json", size, has_target=True)
     for text in LINES[:300]:
         # The server spells a source as the vocabulary can read it.
         source = reference(loaded.spelled(text).text)["input_ids"]
         target = reference(text_target=text)["input_ids"]
         assert (loaded.encode(text), loaded.encode_target(text)) == (source, target)
-        tokens = [token for token in loaded.tokens([*source, *target]) if token.endswith(" ")]
+        tokens = [
+            token for token in loaded.target.tokens([*source, *target]) if token.endswith(" ")
+        ]
         assert not tokens
     for token in ("▁ziel", "ganzeigenes"):
-        assert loaded.id_of(token) == reference.encoder[token]
-        assert loaded.tokens([reference.encoder[token]]) == [token]
+        assert loaded.target.id_of(token) == reference.encoder[token]
+        assert loaded.target.tokens([reference.encoder[token]]) == [token]

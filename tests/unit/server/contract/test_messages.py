@@ -15,6 +15,7 @@ from seqserve_server.contract.events import (
     StopReason,
     TargetScored,
     Timeline,
+    TopTokens,
 )
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import (
@@ -55,7 +56,12 @@ hypotheses = st.builds(
     st.sampled_from(StopReason),
     scores,
     st.lists(st.floats(-1e3, 0), max_size=3),
-    top_tokens=st.lists(st.lists(st.tuples(numbers, st.floats(-9, 0)), max_size=2), max_size=2),
+    top_tokens=st.lists(
+        st.lists(st.tuples(st.integers(0, 2**31 - 1), st.floats(-9, 0)), max_size=2).map(
+            TopTokens.of
+        ),
+        max_size=2,
+    ),
     text_length=st.none() | numbers,
     attention=st.binary(max_size=9),
 )

@@ -115,7 +115,7 @@ def test_a_text_is_spelled_once(text: str) -> None:
 def test_tokens_have_their_places_in_the_text_as_it_was_sent(shipped: Tokenizer) -> None:
     text = "\ufeffThe cof\u00adfee of Cafe\u0301 \ufb01lm"
     ids, offsets = shipped.pieces(text)
-    words = dict(zip(shipped.source_tokens(ids), (text[slice(*at)] for at in offsets), strict=True))
+    words = dict(zip(shipped.source.tokens(ids), (text[slice(*at)] for at in offsets), strict=True))
     assert ids == shipped.encode("The coffee of Café film")[:-1]
     assert words["▁coffee"] == " cof\u00adfee"
     assert words["é"] == "e\u0301"

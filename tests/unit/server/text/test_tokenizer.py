@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from seqserve.errors import NotWritten, OptionError
-from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_model.vocabulary import learn_vocabulary, save_tokenizer
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
@@ -90,22 +90,22 @@ def test_no_special_token_can_be_typed_even_if_it_is_a_piece() -> None:
 
 
 def test_a_model_may_lack_ids_for_special_tokens_only() -> None:
-    assert unigram("<en>", size=8).id_of("<en>") == 7
+    assert unigram("<en>", size=8).target.id_of("<en>") == 7
     lacking = unigram("<en>", size=7)
-    assert lacking.id_of("<en>") is None
-    assert lacking.id_of("b") == 6
+    assert lacking.target.id_of("<en>") is None
+    assert lacking.target.id_of("b") == 6
     for special, size in ("<en>", 6), ("b", 7):
         with pytest.raises(OptionError, match=f"more tokens than the model, which has {size}"):
             unigram(special, size=size)
 
 
 def test_tokens_are_those_of_the_vocabulary(tokenizer: Tokenizer) -> None:
-    assert tokenizer.tokens([0, 1, 2, 3]) == CONTROL
-    assert tokenizer.tokens([10_000]) == [UNK]
+    assert tokenizer.target.tokens([0, 1, 2, 3]) == CONTROL
+    assert tokenizer.target.tokens([10_000]) == [UNK]
 
 
 def test_a_saved_tokenizer_is_read_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    tokenizer.save(tmp_path / "tokenizer.json")
+    save_tokenizer(tokenizer, tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     text = "Grüße </s>, good?"
     assert again.encode(text) == tokenizer.encode(text)
@@ -119,7 +119,7 @@ def test_a_tokenizer_that_does_not_fit_on_the_disk_leaves_no_half_of_it(
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
     try:
         with pytest.raises(NotWritten, match=r"tokenizer\.json: File too large"):
-            tokenizer.save(tmp_path / "tokenizer.json")
+            save_tokenizer(tokenizer, tmp_path / "tokenizer.json")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
@@ -154,7 +154,10 @@ def words(*more: str) -> tokenizers.Tokenizer:
 
 def test_each_side_may_have_a_vocabulary_of_its_own(tmp_path: Path) -> None:
     made = Tokenizer(words("a", "b", "c"), 4, words("x"), source_size=6)
-    assert made.save(tmp_path / "tokenizer.json") == ["tokenizer.json", "target_tokenizer.json"]
+    assert save_tokenizer(made, tmp_path / "tokenizer.json") == [
+        "tokenizer.json",
+        "target_tokenizer.json",
+    ]
     loaded = Tokenizer.load(tmp_path / "tokenizer.json", 4, has_target=True, source_size=6)
     for tokenizer in (made, loaded):
         assert tokenizer.vocabulary_size == 4
@@ -162,12 +165,12 @@ def test_each_side_may_have_a_vocabulary_of_its_own(tmp_path: Path) -> None:
         assert tokenizer.encode_batch(["c"]) == [[5, 1]]
         assert tokenizer.encode_target("x c") == [3, 2, 1]
         assert tokenizer.decode([3, 3]) == "x x"
-        assert (tokenizer.tokens([3, 5]), tokenizer.source_tokens([3, 5])) == (
+        assert (tokenizer.target.tokens([3, 5]), tokenizer.source.tokens([3, 5])) == (
             ["x", UNK],
             ["a", "c"],
         )
-        assert (tokenizer.id_of("x"), tokenizer.id_of("c")) == (3, None)
-        assert (tokenizer.source_id_of("x"), tokenizer.source_id_of("c")) == (None, 5)
+        assert (tokenizer.target.id_of("x"), tokenizer.target.id_of("c")) == (3, None)
+        assert (tokenizer.source.id_of("x"), tokenizer.source.id_of("c")) == (None, 5)
 
 
 @pytest.mark.parametrize(("size", "source_size", "lacking"), [(4, 5, 5), (3, 6, 3)])
@@ -234,6 +237,6 @@ def test_text_is_given_out_as_soon_as_it_is_final(tokenizer: Tokenizer) -> None:
 def test_an_invalid_run_of_bytes_does_not_change_text_given_out() -> None:
     """ "é" and then half a character: the decoder gives up on the whole run of bytes."""
     tokenizer = byte_fallback()
-    byte_id = dict(zip(tokenizer.tokens(range(4, 260)), range(4, 260), strict=True))
+    byte_id = dict(zip(tokenizer.target.tokens(range(4, 260)), range(4, 260), strict=True))
     ids = [byte_id[f"<0x{byte:02X}>"] for byte in (0xC3, 0xA9, 0xE2)]
     assert "".join(pieces_of(tokenizer, [[id_] for id_ in ids])) == tokenizer.decode(ids)

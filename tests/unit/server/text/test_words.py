@@ -19,7 +19,7 @@ texts = st.lists(st.sampled_from(PARTS) | st.characters(codec="utf-8"), max_size
 
 
 def library_of(tokenizer: Tokenizer) -> Any:
-    return tokenizer._source.library
+    return tokenizer.source.library
 
 
 def ids_of(text: str) -> list[int]:
@@ -51,7 +51,7 @@ class Divider:
 
 
 def words_of(divide: Callable[[str], list[int]]) -> WordCache:
-    spelled = TOKENIZER.vocabulary.items()
+    spelled = TOKENIZER.target.spelled.items()
     return WordCache(divide, frozenset(id_ for id_, token in spelled if token.startswith("▁")))
 
 

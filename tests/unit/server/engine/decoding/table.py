@@ -283,6 +283,11 @@ def outputs_of(hypotheses: Iterable[Hypothesis]) -> list[list[int]]:
     return [hypothesis.token_ids for hypothesis in hypotheses]
 
 
+def pairs_of(hypothesis: Hypothesis) -> list[list[tuple[int, float]]]:
+    """Gives the top tokens of each step with their log-probabilities."""
+    return [[*zip(*step, strict=True)] for step in hypothesis.top_tokens]
+
+
 def top_tokens_of(hypothesis: Hypothesis) -> list[list[int]]:
     """Gives the top tokens of each step, without their log-probabilities."""
-    return [[token for token, _ in step] for step in hypothesis.top_tokens]
+    return [list(step.token_ids) for step in hypothesis.top_tokens]

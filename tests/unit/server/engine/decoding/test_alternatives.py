@@ -17,6 +17,7 @@ from tests.unit.server.engine.decoding.table import (
     log,
     make_options,
     outputs_of,
+    pairs_of,
     top_tokens_of,
 )
 
@@ -76,8 +77,9 @@ def test_alternatives_differ_in_the_first_token_after_the_prefix(beam_size: int)
         [math.nan, math.nan, math.log(0.4), 0.0, 0.0], nan_ok=True, abs=1e-6
     )
     best = [(A, log(0.6)), (B, log(0.4))]
-    assert first.top_tokens == [[], [], best, [(EOS, log(0.9)), (A, log(0.1))]]
-    assert second.top_tokens[:3] == [[], [], best]
+    last = [(EOS, log(0.9)), (A, log(0.1))]
+    assert pairs_of(first) == [[], [], best, last]
+    assert pairs_of(second)[:3] == [[], [], best]
     # The other tokens are equally improbable.
     assert top_tokens_of(second)[3:] == [[D, EOS], [EOS, A]]
 

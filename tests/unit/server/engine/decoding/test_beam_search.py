@@ -236,15 +236,15 @@ def test_each_hypothesis_has_its_own_token_scores_and_top_tokens() -> None:
     options = {"beam_size": 2, "num_hypotheses": 2, "return_top_tokens": 2}
     first, second = decode(TRAP, **options, return_token_scores=True)
     assert top_tokens_of(first) == top_tokens_of(second) == [[A, B], [EOS, C]]
-    assert first.top_tokens[1][0][1] == log(0.9)
-    assert second.top_tokens[1][0][1] == log(0.4)
+    assert first.top_tokens[1].log_probabilities[0] == log(0.9)
+    assert second.top_tokens[1].log_probabilities[0] == log(0.4)
     for hypothesis in (first, second):
         assert math.fsum(hypothesis.token_scores) == pytest.approx(hypothesis.score)
 
 
 def test_more_top_tokens_may_be_listed_than_the_beam_needs() -> None:
     [found] = decode(TRAP, beam_size=2, return_top_tokens=7)
-    assert {len(step) for step in found.top_tokens} == {7}
+    assert {len(step.token_ids) for step in found.top_tokens} == {7}
 
 
 def test_a_stop_sequence_ends_a_beam_and_its_score_counts_all_generated_tokens() -> None:

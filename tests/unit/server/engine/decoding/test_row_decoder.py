@@ -24,6 +24,7 @@ from tests.unit.server.engine.decoding.table import (
     log,
     make_request,
     make_sampling,
+    pairs_of,
     random_table,
     top_tokens_of,
 )
@@ -368,7 +369,7 @@ def test_top_tokens_do_not_depend_on_which_token_is_sampled(top_k: int) -> None:
     sampling = make_sampling(top_k=top_k)
     [found] = decode(COIN, sampling=sampling, return_token_scores=True, **options)
     assert set(found.token_ids) == {A, B}
-    for step in found.top_tokens:
+    for step in pairs_of(found):
         assert step == [(A, log(0.5 / 0.8)), (B, log(0.3 / 0.8))]
     assert len(found.top_tokens) == len(found.token_scores)
 

@@ -27,8 +27,8 @@ def assert_alike(some: list[Finished], others: list[Finished]) -> None:
         for mine, theirs in zip(a.hypotheses, b.hypotheses, strict=True):
             assert mine.token_ids == theirs.token_ids
             assert mine.score == pytest.approx(theirs.score, abs=1e-4)
-            listed = [[token for token, _ in step] for step in mine.top_tokens]
-            assert listed == [[token for token, _ in step] for step in theirs.top_tokens]
+            listed = [step.token_ids for step in mine.top_tokens]
+            assert listed == [step.token_ids for step in theirs.top_tokens]
 
 
 def on_device(folder: Path) -> tuple[DeviceRuntime, HostDevice]:

@@ -182,3 +182,17 @@ def test_clients_without_requests_are_forgotten(
             turns.serve(one)
             turns.forget(one)
     assert turns.is_empty and turns.work == 0
+
+
+def test_a_client_whose_request_runs_has_saved_up_no_turns() -> None:
+    turns = filled([request("idle")])
+    serve(turns)
+    for _ in range(8):
+        turns.add(request("busy"))
+    for _ in range(4):
+        serve(turns)
+    for _ in range(4):
+        turns.add(request("idle"))
+    order = [client_of(serve(turns)) for _ in range(len(turns))]
+    assert Counter(order[:4]) == {"idle": 2, "busy": 2}
+    assert Counter(order) == {"idle": 4, "busy": 4}

@@ -37,7 +37,7 @@ def links(
     """Aligns tokens that attend most to the source tokens of these indexes; gives the texts."""
     ids = affixes.with_special_tokens(tokenizer.encode(affixes.text + source))
     rows = [array("f", [float(key == index) for key in range(len(ids))]) for index in best]
-    target_ids = [tokenizer.id_of(token) or 0 for token in target]
+    target_ids = [tokenizer.target.id_of(token) or 0 for token in target]
     if text is None:
         text = tokenizer.decode(target_ids)
     places = TokenSpans.of(source, ids, affixes, tokenizer)
@@ -58,7 +58,7 @@ def test_places_are_those_of_the_text_as_it_was_sent() -> None:
 
 def test_what_the_model_reads_beside_the_text_has_no_place() -> None:
     tokenizer = word_tokenizer()
-    special = tokenizer.id_of("<xx>") or 0
+    special = tokenizer.target.id_of("<xx>") or 0
     affixes = Affixes(text="red ", before=(special,), after=(special,))
     # Tokens: <xx> ▁red ▁car </s> <xx>.
     for best, expected in ((1, []), (2, [("car", "Auto")])):
@@ -72,7 +72,7 @@ def test_tokens_without_text_are_left_out() -> None:
 
 def test_bytes_of_a_character_all_have_its_place() -> None:
     tokenizer = byte_tokenizer()
-    target = tokenizer.tokens(tokenizer.encode("é")[:-1])
+    target = tokenizer.target.tokens(tokenizer.encode("é")[:-1])
     assert links(tokenizer, "aé", target, [1, 2]) == [("é", "é"), ("é", "é")]
 
 
@@ -91,7 +91,7 @@ def test_attention_to_the_end_token_alone_goes_to_the_text_if_there_is_one(sourc
 
 def test_a_byte_that_is_a_character_takes_nothing_from_the_word_behind_it() -> None:
     tokenizer = Tokenizer.load(Path("models/en-de/2/tokenizer.json"))
-    target = tokenizer.tokens(tokenizer.encode_target("Das {x} 🎉 so")[:-1])
+    target = tokenizer.target.tokens(tokenizer.encode_target("Das {x} 🎉 so")[:-1])
     assert "<0x7D>" in target
     found = links(tokenizer, "a b", target, [0] * len(target))
     written = [text for _, text in found]

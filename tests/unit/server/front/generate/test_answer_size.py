@@ -39,7 +39,7 @@ def added(terms: int) -> dict[str, int]:
 def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.GenerateResponse:
     """The largest answer that these options permit, of one token again and again."""
     length = options.max_decoding_length
-    top = TopTokens([(token, -1.5)] * options.return_top_tokens)
+    top = TopTokens.of([(token, -1.5)] * options.return_top_tokens)
     hypothesis = Hypothesis(
         token_ids=[token] * length,
         score=-1.5,

@@ -58,7 +58,7 @@ def refused(model: Manifest, source: str = "", target: str = "") -> tuple[str, s
 
 
 def ids(*tokens: str) -> tuple[int, ...]:
-    return tuple(TOKENIZER.id_of(token) or -1 for token in tokens)
+    return tuple(TOKENIZER.target.id_of(token) or -1 for token in tokens)
 
 
 @pytest.mark.parametrize(

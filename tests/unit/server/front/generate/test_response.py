@@ -67,7 +67,10 @@ def test_hypothesis_carries_scores_and_top_tokens() -> None:
         StopReason.EOS,
         normalized_score=-0.375,
         token_scores=[-0.5, -0.25, -0.25, -0.5],
-        top_tokens=[TopTokens([(ids("a")[0], -0.5), (ids("b")[0], -1.0)]), *[TopTokens()] * 3],
+        top_tokens=[
+            TopTokens.of([(ids("a")[0], -0.5), (ids("b")[0], -1.0)]),
+            *[TopTokens.of()] * 3,
+        ],
     )
     [found] = response(hypothesis).hypotheses
     assert (found.text, list(found.token_ids)) == ("aä", ids("aä"))
@@ -255,7 +258,7 @@ def test_a_translation_that_is_complete_does_not_fail_for_its_attention(
 
 
 def test_attention_is_fetched_while_others_may_write() -> None:
-    top = [TopTokens([(5, -0.5)])]
+    top = [TopTokens.of([(5, -0.5)])]
     answer = Finished([Hypothesis(ids("b"), None, StopReason.EOS, top_tokens=top)])
     call = ServerCall(path="", request_id="")
     response = written(

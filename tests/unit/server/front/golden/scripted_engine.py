@@ -170,7 +170,7 @@ class ScriptedEngines(LaunchedGroup):
 
 def _top_tokens(ids: Sequence[int], options: DecodingOptions) -> list[TopTokens]:
     count = options.return_top_tokens
-    return [TopTokens([(4 + n, -0.5 - n) for n in range(count)]) for _ in ids] if count else []
+    return [TopTokens.of([(4 + n, -0.5 - n) for n in range(count)]) for _ in ids] if count else []
 
 
 def _attention(rows: int, width: int) -> bytes:

@@ -45,7 +45,7 @@ def keep(answers: VersionAnswers, spec: GenerateSpec, kept: Finished) -> None:
 def test_an_answer_comes_back_to_the_last_bit(answers: VersionAnswers) -> None:
     best = answer(1, 2).best._replace(
         token_scores=[-0.3, 1e-300],
-        top_tokens=[TopTokens([(5, -0.125), (6, -3.3)])],
+        top_tokens=[TopTokens.of([(5, -0.125), (6, -3.3)])],
         attention=b"\0\1\2\3",
         text_length=4,
         unmet_terms=[1],

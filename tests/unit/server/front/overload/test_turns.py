@@ -6,6 +6,8 @@ import pytest
 
 from seqserve_server.front.overload.turns import SLICE_S, TextScheduler, run_now
 
+LONG = 2_000
+
 
 class Ticking:
     """A clock on which each look takes a whole slice: so every slice has one step."""
@@ -27,14 +29,14 @@ def steps(name: str, count: int, log: list[str]) -> Generator[None, None, str]:
 
 async def test_the_result_is_that_of_the_work() -> None:
     turns = TextScheduler()
-    assert await turns.run("a", steps("done", 3, [])) == "done"
+    assert await turns.read("a", steps("done", 3, []), LONG) == "done"
     assert run_now(steps("done", 3, [])) == "done"
 
 
 async def test_callers_take_turns_and_a_callers_texts_come_one_after_the_other() -> None:
     turns, log = TextScheduler(clock=Ticking()), list[str]()
     texts = [("a", "a1"), ("a", "a2"), ("b", "b")]
-    await asyncio.gather(*(turns.run(caller, steps(name, 4, log)) for caller, name in texts))
+    await asyncio.gather(*(turns.read(caller, steps(name, 4, log), LONG) for caller, name in texts))
     assert sorted(log) == sorted(["a1"] * 4 + ["a2"] * 4 + ["b"] * 4)
     # The second caller has every second turn as soon as both wait.
     assert log[:8].count("b") >= 3
@@ -47,8 +49,8 @@ async def test_an_error_ends_the_work_and_frees_the_turn() -> None:
 
     turns = TextScheduler()
     with pytest.raises(ZeroDivisionError):
-        await turns.run("a", failing())
-    assert await turns.run("a", steps("next", 1, [])) == "next"
+        await turns.read("a", failing(), LONG)
+    assert await turns.read("a", steps("next", 1, []), LONG) == "next"
 
 
 async def test_a_cancelled_text_is_read_no_further_and_others_go_on() -> None:
@@ -62,10 +64,10 @@ async def test_a_cancelled_text_is_read_no_further_and_others_go_on() -> None:
         yield
         log.append("never")
 
-    reading = asyncio.create_task(turns.run("a", held()))
+    reading = asyncio.create_task(turns.read("a", held(), LONG))
     assert await asyncio.to_thread(is_reading.wait, 20.0)
-    waiting = asyncio.create_task(turns.run("b", steps("waiting", 1, log)))
-    left = asyncio.create_task(turns.run("c", steps("left", 1, log)))
+    waiting = asyncio.create_task(turns.read("b", steps("waiting", 1, log), LONG))
+    left = asyncio.create_task(turns.read("c", steps("left", 1, log), LONG))
     await asyncio.sleep(0)
     reading.cancel()
     left.cancel()
