@@ -58,12 +58,13 @@ def _belongs(one: Quantity, other: Quantity, text: str) -> bool:
 def _date(group: Sequence[Quantity], text: str, source: str, target: str) -> str:
     """Writes a date that the target language writes otherwise; empty if it is none."""
     parts = {each.kind: each for each in group}
-    if source == "en" and target in _MARKS and text[group[0].end : group[0].end + 1] == "/":
-        day, month, *rest = (each.digits for each in group)
+    is_in_digits = len(group) == 3 and text[group[0].end] == "/"
+    if source == "en" and target in _MARKS and is_in_digits:
+        day, month, year = (each.digits for each in group)
         # Month first, unless that is none.
         if int(day) <= 12:
             day, month = month, day
-        return _MARKS[target].join([day, month, *rest]) if rest else ""
+        return _MARKS[target].join([day, month, year])
     if not (is_known(target) and {"day", "month"} <= parts.keys() <= {*_DATE_KINDS}):
         return ""
     number = next(
