@@ -56,6 +56,9 @@ _SIGN = re.compile(
     rf"[{{}}%$<@#`/\\_\[&\u20e3µμ³]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|-\d\dT|[a-z]-[A-Z]|\w-\w{{4}}-|\(\)|\]\(|{_EMOJI}"
 )
 
+# Korean and Japanese put no space between a word and its particle: example.com에서.
+_PARTICLE = re.compile("(?<=[A-Za-z0-9_])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]")
+
 
 def protected_spans(
     text: str, texts: Sequence[str], has_placeholders: bool, others: Sequence[Span] = ()
@@ -66,7 +69,8 @@ def protected_spans(
     """
     overlapping = [*others, *(span for each in texts for span in occurrences(each, text))]
     if has_placeholders and _SIGN.search(text):
-        overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
+        read = text if text.isascii() else _PARTICLE.sub(" ", text)
+        overlapping += [Span(*match.span()) for match in _placeholders().finditer(read)]
     spans: list[Span] = []
     for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
         if not spans or span.begin >= spans[-1].end:
@@ -110,4 +114,5 @@ def occurrences(kept: str, text: str) -> Iterator[Span]:
 
 
 def _is_in_word(text: str, place: int) -> bool:
-    return bool(_WORD.match(text[place - 1 : place]) and _WORD.match(text[place : place + 1]))
+    is_within = _WORD.match(text[place - 1 : place]) and _WORD.match(text[place : place + 1])
+    return bool(is_within) and not _PARTICLE.match(text, place)

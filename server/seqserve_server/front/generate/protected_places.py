@@ -210,10 +210,11 @@ _UNSPECIFIED = generation_pb2.PLACEMENT_UNSPECIFIED
 
 
 def _is_word(source: str, span: Span) -> bool:
-    """Returns whether only marks are between a span and the white space around it."""
+    """Returns whether only marks, or a particle, are between a span and the space around it."""
     before = source[: span.begin].rstrip(_MARKS)[-1:]
     after = source[span.end :].lstrip(_MARKS)[:1]
-    return (not before or before.isspace()) and (not after or after.isspace())
+    is_last = not after or after.isspace() or (after.isalpha() and not _is_cased(after))
+    return (not before or before.isspace()) and is_last
 
 
 def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence[Link]) -> None:

@@ -62,6 +62,14 @@ def test_placeholders(placeholder: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "placeholder", ["https://a.example", "a@b.example", "a.com", "b.pdf", "v2.0", "a.com/말/b"]
+)
+def test_a_particle_does_not_belong_to_what_it_follows(placeholder: str) -> None:
+    assert kept(f"{placeholder}에서 봐요") == [placeholder]
+    assert kept(f"오늘 {placeholder}를", placeholder, keep_placeholders=False) == [placeholder]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "It costs $5.99, or 3.50 a day: 10% less.",
