@@ -62,7 +62,8 @@ _LATER_HALF = re.compile(
     r" ?(?:to|until|and|[-–]) ?\d\d?(?:[:.]\d\d)? ?([ap])\.? ?m\b", re.IGNORECASE
 )
 _HALF_OF_DAY = re.compile(r" ?([ap])(?:\. ?m\b|m\b)", re.IGNORECASE)
-_UNIT = re.compile(r" ?([%‰€$£¥]|[^\W\d_]{1,15})")
+# "8시" is eight o'clock, "8시간" eight hours.
+_UNIT = re.compile(r" ?([%‰€$£¥]|(?!시간|時間|时间)[^\W\d_]{1,15})")
 _KINDS = {
     **dict.fromkeys(["%", "percent", "prozent", "procent"], "percent"),
     **dict.fromkeys(["€", "$", "£", "¥", "eur", "usd", "gbp", "chf", "pln", "yen"], "money"),
@@ -76,6 +77,8 @@ _CURRENCIES = frozenset(["EUR", "USD", "GBP", "CHF", "JPY", "PLN", "US", "CA", "
 _BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
 _LONGEST_BETWEEN = 12
 _LONGEST_NUMBER = 24
+# Of a code: 0042, 007.
+_ZEROS = re.compile(r"0\d\d+")
 _YEARS = range(1000, 2101)
 
 
@@ -111,7 +114,7 @@ def _numbers(text: str, language: str) -> Iterator[Quantity]:
         ):
             end = time.end()
             yield _time(text, time, language)
-        elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending):
+        elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending) or _ZEROS.fullmatch(number):
             yield _code(match)
         elif number.isdigit() and (fraction := fraction_at(text, end)):
             part, end = fraction
@@ -248,8 +251,8 @@ def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
 
 
 _BEFORE_YEAR = ("/", ".", "-", "'", "années ", "años ", "anos ", "anni ", "jaren ", "lata ")
-# "the 90s", "die 90er"
-_AFTER_YEAR = re.compile(r"'?s\b|ern?\b")
+# "the 90s", "die 90er", "90년대"
+_AFTER_YEAR = re.compile(r"'?s\b|ern?\b|년대")
 
 
 def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quantity]:

@@ -215,6 +215,13 @@ SAME = {
         ("at 2:30", "2시 30분에"),
         ("in March 2003", "2003년 3월에"),
         ("3 dogs", "개 세 마리"),
+        ("I slept 8 hours.", "나는 8시간을 잤다."),
+        ("at 3:30 p.m.", "오후 3시 반에"),
+        ("on May 5, 1990", "1990년 5월 5일에"),
+        ("£6 and €7, 20 percent", "6파운드와 7유로, 20%"),
+        ("25 students for 12 months", "스물다섯 명의 학생이 열두 달"),
+        ("8 billion people in the 1980s", "80년대에 80억 명"),
+        ("5 km and -5 degrees", "5km와 영하 5도"),
     ],
     ("de", "fr"): [("um 14.30 Uhr", "à 14h30")],
     ("en", "ar"): [("In 2019 there were 450.", "في ٢٠١٩ كان هناك ٤٥٠.")],
@@ -296,12 +303,22 @@ def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[
         ("20 Swiss francs", "20 Zloty", [("20", "20")]),
         ("It grew by 5 %.", "Es wuchs um 5.", [("5", "5")]),
         ("5 km in 20 minutes", "5 Meter in 20 Minuten", [("5", "5")]),
+        ("5 km in 20 minutes", "Um 5 in 20 Minuten", [("5", "5")]),
+        ("The PIN is 0042.", "Die PIN ist 042.", [("0042", "")]),
     ],
 )
 def test_what_differs_is_found_in_both_texts(
     source: str, target: str, found: list[tuple[str, str]]
 ) -> None:
     assert shown(source, target) == found
+
+
+def test_numbers_of_korean_are_missed() -> None:
+    assert shown("12 chairs, 3 tables", "의자와 12개", "en", "ko") == [("3", "")]
+    assert shown("5% of them", "그들의 5", "en", "ko") == [("5", "5")]
+    assert shown("15,000원", "€15,000", "ko", "en") == [("15,000", "15,000")]
+    # Its order is another one.
+    assert shown("3 of 5 people", "5명 중 3명", "en", "ko") == []
 
 
 def test_words_of_an_unknown_language_are_not_missed() -> None:

@@ -19,6 +19,8 @@ from seqserve_server.text.quantities.writing import written
         ("$9.99/month", "de", ["9,99"]),
         ("call +44 20 7871 5609", "de", ["+44 20 7871 5609"]),
         ("1,250.50", "ko", ["1,250.50"]),
+        ("on July 20th, 2019", "ko", ["2019년 7월 20일"]),
+        ("on July 20th", "ko", ["7월 20일"]),
     ],
 )
 def test_forms(source: str, language: str, forms: list[str]) -> None:
