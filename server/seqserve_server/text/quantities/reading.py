@@ -74,7 +74,8 @@ _KINDS = {
 }
 _CURRENCY_SIGNS = ("€", "$", "£", "¥")
 _CURRENCIES = frozenset(["EUR", "USD", "GBP", "CHF", "JPY", "PLN", "US", "CA", "AU"])
-_BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
+BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
+"""Text between the parts of a date."""
 _LONGEST_BETWEEN = 12
 _LONGEST_NUMBER = 24
 # Of a code: 0042, 007.
@@ -269,7 +270,7 @@ def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quan
         for place in range(max(0, index - 1), min(index + 1, len(numbers))):
             number = numbers[place]
             gap = small[number.end : begin] if place < index else small[end : number.begin]
-            is_near = len(gap) <= _LONGEST_BETWEEN and _BETWEEN.fullmatch(gap)
+            is_near = len(gap) <= _LONGEST_BETWEEN and BETWEEN.fullmatch(gap)
             if is_near and (number.kind == "year" or len(number.digits) <= 2):
                 if number.kind != "year":
                     found[place] = number._replace(kind="day")

@@ -3,14 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from seqserve_server.text.quantities.reading import Quantity, quantities_in
+from seqserve_server.text.quantities.reading import BETWEEN, Quantity, quantities_in
 from seqserve_server.text.quantities.words import COMMA, POINT, date, is_known
 
 _EXCHANGED = str.maketrans(",.", ".,")
 # Separators between the parts of a phone number, or of a date in digits.
 _WITHIN = re.compile(r"[ ()/.-]{1,2}")
-# Separators between the parts of a date, including words.
-_WITHIN_DATE = re.compile(r"[\w., ]{1,10}")
 _SIGN = re.compile(r"[#+§]")
 # Separators of dates in digits.
 _MARKS = {"de": ".", "pl": ".", "nl": "-", **dict.fromkeys(["fr", "es", "it", "pt"], "/")}
@@ -50,7 +48,7 @@ def _groups(quantities: Sequence[Quantity], text: str) -> Iterator[list[Quantity
 def _belongs(one: Quantity, other: Quantity, text: str) -> bool:
     gap = text[one.end : other.begin]
     kinds = {one.kind, other.kind}
-    if ("month" in kinds or kinds == {"day", "year"}) and _WITHIN_DATE.fullmatch(gap):
+    if ("month" in kinds or kinds == {"day", "year"}) and BETWEEN.fullmatch(gap):
         return kinds <= {*_DATE_KINDS}
     return kinds <= {"", "day", "year"} and bool(_WITHIN.fullmatch(gap))
 
