@@ -1,6 +1,6 @@
 """Casing: a text in capitals, or a heading in Title Case, is read in the letters that its words
-usually have, which models learnt; an answer to capitals is written in capitals. So is a word after
-a bracket, where the vocabulary divides it otherwise than after a space."""
+usually have, which models learnt; an answer to capitals is written in capitals. For vocabularies
+like ours, a word after a bracket and guillemets are read in their usual form too."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -33,9 +33,14 @@ class _Casing(Feature):
         text, protected = part.original, part.protected
         if is_all_caps(text, protected) or is_title_case(text, protected):
             part = part._replace(text=usual_letters(part.text, protected, self._cost))
+        has_brackets = " (" in text and not _JOINED.search(text)
+        has_quotes = "»" in text and "«" in text
         # Where a bracket and the space before it are tokens, words after it lack theirs.
-        if " (" in text and not _JOINED.search(text) and len(self._tokenizer.pieces("(").ids) > 1:
-            part = part._replace(text=_with_spaces_after_brackets(part.text, protected))
+        if (has_brackets or has_quotes) and len(self._tokenizer.pieces("(").ids) > 1:
+            read = part.text.translate(_QUOTES) if has_quotes else part.text
+            if has_brackets:
+                read = _with_spaces_after_brackets(read, protected)
+            part = part._replace(text=read)
         return part
 
     def _cost(self, word: str) -> tuple[int, float]:
@@ -59,6 +64,8 @@ def _is_all_caps(part: Part) -> bool:
     return is_all_caps(part.original, part.protected)
 
 
+# Few translations have others.
+_QUOTES = str.maketrans("«»", '""')
 # Brackets that are not after a space alone.
 _JOINED = re.compile(r"\S\(|\( ")
 _BRACKET = re.compile(r"(?<=\S) \((?=[^\W\d_])")

@@ -91,6 +91,10 @@ def test_a_word_after_a_bracket_is_read_as_after_a_space() -> None:
     assert feature
     others = ["It is 5 (7) at most", "call f(x) (soon)", "(so) it is", "no ( way) (now)"]
     assert [feature.read(part(text)).text for text in others] == others
+    assert (
+        feature.read(part("»Ja«, sagte er (dann »Nein«).")).text == '"Ja", sagte er( dann "Nein").'
+    )
+    assert feature.read(part("Home » Shop")).text == "Home » Shop"
     read = feature.read(part("We met Anna (my sister) and Tom (her son)."))
     assert (read.text, feature.rewrites(read)) == (
         "We met Anna( my sister) and Tom( her son).",
