@@ -83,8 +83,20 @@ def _in_other_units(
             is_other |= not _BELOW.search(target if is_signed else source)
         # Of two equal numbers nothing tells which is which.
         if is_other and digits.count(one.digits) <= 2:
-            found.append(Difference(one, other))
+            found.append(Difference(_with_unit(one, source), _with_unit(other, target)))
     return found
+
+
+def _with_unit(quantity: Quantity, text: str) -> Quantity:
+    before = _BEFORE.search(text, max(0, quantity.begin - 5), quantity.begin)
+    is_counted = quantity.kind != "year" and _counted(quantity, text)
+    after = _AFTER.match(text, quantity.end) if is_counted else None
+    begin = before.start() if before else quantity.begin
+    return quantity._replace(begin=begin, end=after.end() if after else quantity.end)
+
+
+_BEFORE = re.compile(r"(?:[-−]?[€$£¥] ?|\b(?:eur|usd|gbp|jpy|chf|pln) |(?<!\S)[-−])\Z")
+_AFTER = re.compile(r"[ \u00a0\u202f-]?(?:[%‰€$£¥]|°? ?[^\W\d_]{1,15})")
 
 
 # A translation has it too, or a word for it.

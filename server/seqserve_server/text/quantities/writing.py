@@ -22,8 +22,9 @@ def written(
 
     If a part of a date or of a phone number is missing, the form is the whole.
     """
+    places = {place for each in missing for place in range(each.begin, each.end)}
     for group in _groups(quantities_in(text, source_language), text):
-        if set(group).isdisjoint(missing):
+        if places.isdisjoint(each.begin for each in group):
             continue
         begin, end = group[0].begin, group[-1].end
         if form := _date(group, text, source_language, target_language):
