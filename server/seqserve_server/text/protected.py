@@ -56,8 +56,9 @@ _SIGN = re.compile(
     rf"[{{}}%$<@#`/\\_\[&\u20e3µμ³]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|-\d\dT|[a-z]-[A-Z]|\w-\w{{4}}-|\(\)|\]\(|{_EMOJI}"
 )
 
-# Korean and Japanese put no space between a word and its particle: example.com에서.
-_PARTICLE = re.compile("(?<=[A-Za-z0-9_])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]")
+# Some scripts put no space between a word of Latin letters and others: example.com에서.
+_UNSPACED = "[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]"
+_PARTICLE = re.compile(rf"(?<=[A-Za-z0-9_]){_UNSPACED}|{_UNSPACED}(?=[A-Za-z_])")
 
 
 def protected_spans(

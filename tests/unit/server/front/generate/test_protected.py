@@ -66,6 +66,7 @@ def test_placeholders(placeholder: str) -> None:
 )
 def test_a_particle_does_not_belong_to_what_it_follows(placeholder: str) -> None:
     assert kept(f"{placeholder}에서 봐요") == [placeholder]
+    assert kept(f"打开{placeholder}文件") == [placeholder]
     assert kept(f"오늘 {placeholder}를", placeholder, keep_placeholders=False) == [placeholder]
 
 
