@@ -91,16 +91,33 @@ def without(text: str, spans: Sequence[Span]) -> str:
     return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
+_CLOSING = re.compile(r"</([\w:.-]+)>")
+_TAG = re.compile(r"</?([\w:.-]+)(?:\s[^<>]*)?(?<!/)>")
+
+
+def with_spaces_for_tags(text: str, read: str, spans: Sequence[Span]) -> str:
+    """Writes spaces in what a model reads of a text for its protected tags that enclose words.
+
+    A model reads a word next to a sign otherwise than after a space.
+    """
+    closed = {*_CLOSING.findall(text)} - {"code", "kbd"}
+    for begin, end in spans:
+        if (tag := _TAG.fullmatch(text, begin, end)) and tag[1] in closed:
+            read = read[:begin] + " " * (end - begin) + read[end:]
+    return read
+
+
 def is_missing(text: str, source: str, spans: Sequence[Span], read: str) -> bool:
     """Tells whether a text lacks a kept text of its source, as it was read, or has it too often."""
     if not has_words(without(source, spans)):
         return False
     wanted = Counter(text_read(source, read, span) for span in spans)
-    return any(sum(1 for _ in occurrences(kept, text)) != wanted[kept] for kept in wanted)
+    counts = (sum(1 for _ in occurrences(kept, text)) - wanted[kept] for kept in wanted if kept)
+    return "" in wanted or any(counts)
 
 
 def text_read(source: str, read: str, span: Span) -> str:
-    """Returns what a model has read for a span: its text, or a name and spaces."""
+    """Returns what a model has read for a span: its text, a name and spaces, or nothing."""
     own = read[slice(*span)]
     return own if own == source[slice(*span)] else own.strip()
 

@@ -88,7 +88,7 @@ class _Places:
 
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:
         by_text: defaultdict[str, list[Span]] = defaultdict(list)
-        for span in spans:
+        for span in filter(self._read.get, spans):
             by_text[self._read[span]].append(span)
         edits = []
         # One that is in another counts where it is alone.
@@ -132,6 +132,8 @@ class _Places:
         is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
         front = " " if is_apart and at and not text[at - 1].isspace() else ""
         follows = source[span.end : span.end + 1]
+        if is_apart and text[at : at + 1] == " " and not follows.isspace():
+            at, front = at + 1, ""
         back = " " if follows.isspace() and at < len(text) and text[at].isalnum() else ""
         return _Edit(Span(at, at), span, generation_pb2.PLACEMENT_INSERTED, front, back)
 
