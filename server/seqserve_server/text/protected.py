@@ -92,7 +92,8 @@ def without(text: str, spans: Sequence[Span]) -> str:
 
 
 _CLOSING = re.compile(r"</([\w:.-]+)>")
-_TAG = re.compile(r"</?([\w:.-]+)(?:\s[^<>]*)?(?<!/)>")
+TAG = re.compile(r"</?([\w:.-]+)(?:\s[^<>]*)?(?<!/)>")
+"""A tag that encloses text, with its name."""
 
 
 def with_spaces_for_tags(text: str, read: str, spans: Sequence[Span]) -> str:
@@ -102,7 +103,7 @@ def with_spaces_for_tags(text: str, read: str, spans: Sequence[Span]) -> str:
     """
     closed = {*_CLOSING.findall(text)} - {"code", "kbd"}
     for begin, end in spans:
-        if (tag := _TAG.fullmatch(text, begin, end)) and tag[1] in closed:
+        if (tag := TAG.fullmatch(text, begin, end)) and tag[1] in closed:
             read = read[:begin] + " " * (end - begin) + read[end:]
     return read
 

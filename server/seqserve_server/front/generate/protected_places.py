@@ -13,7 +13,7 @@ from typing import NamedTuple
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.front.generate.alignment import Link, links_of, message_of
-from seqserve_server.text.protected import occurrences, text_read, without
+from seqserve_server.text.protected import TAG, occurrences, text_read, without
 from seqserve_server.text.splitting import Span
 
 Hypothesis = generation_pb2.Hypothesis
@@ -58,12 +58,33 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span], read: str =
     if message.stop_reason in _ENDED:
         edits += map(places.missing, rest)
         rest = []
-    edits += places.duplicates()
+    edits = [*_nested(edits, source), *places.duplicates()]
     _write(message, source, edits, links)
     lost = generation_pb2.PLACEMENT_LOST
     end = Span(len(message.text), len(message.text))
     message.kept.extend(_kept(_Edit(end, span, lost), source, end) for span in rest)
     message.kept.sort(key=lambda kept: kept.source_begin)
+
+
+def _nested(edits: Iterable[_Edit], source: str) -> Iterator[_Edit]:
+    """Yields edits of which each closing tag comes after its opening one."""
+    opened: list[tuple[str, _Edit]] = []
+    for edit in sorted(edits, key=lambda edit: edit.source):
+        name = TAG.fullmatch(source, *edit.source)
+        if name and source[edit.source.begin + 1] != "/":
+            opened.append((name[1], edit))
+            continue
+        if name and opened and opened[-1][0] == name[1]:
+            one = opened.pop()[1]
+            if edit.target < one.target:
+                one, edit = _in_place_of(edit, one), _in_place_of(one, edit)
+            yield one
+        yield edit
+    yield from (edit for _, edit in opened)
+
+
+def _in_place_of(other: _Edit, edit: _Edit) -> _Edit:
+    return other._replace(source=edit.source, placement=edit.placement)
 
 
 def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:

@@ -55,6 +55,13 @@ def test_tags_that_were_read_as_spaces_enclose_the_translations_of_their_words()
     assert placements(message) == [INSERTED, INSERTED]
 
 
+def test_a_closing_tag_comes_after_its_opening_one() -> None:
+    message = kept("<b> one </b> two", "</b> zwei <b> eins", None, "<b>", "</b>")
+    assert message.text == "<b> zwei </b> eins"
+    assert placements(message) == [GENERATED, GENERATED]
+    assert [each.target_begin for each in message.kept] == [0, 9]
+
+
 def test_what_the_model_wrote_stays() -> None:
     message = kept("Hello {a} and {b}", "Hallo {a} und {b}", [0, 1, 2, 3], "{a}", "{b}")
     assert message.text == "Hallo {a} und {b}"
