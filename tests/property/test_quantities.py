@@ -8,6 +8,7 @@ from tests.examples import examples
 
 from seqserve_server.text.quantities import words
 from seqserve_server.text.quantities.comparison import differences
+from seqserve_server.text.quantities.writing import written
 
 # The marks of each language: of thousands, of decimals.
 MARKS = {
@@ -38,7 +39,9 @@ def test_a_text_equals_itself(text: str, language: str) -> None:
 def test_differences_are_places_of_both_texts(
     source: str, target: str, one: str, other: str
 ) -> None:
-    for pair in differences(source, target, one, other):
+    found = differences(source, target, one, other)
+    assert all(written([each.source for each in found if each.source], source, one, other))
+    for pair in found:
         assert pair.source or pair.target
         for text, quantity in zip((source, target), pair, strict=True):
             if quantity:

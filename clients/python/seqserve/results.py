@@ -76,7 +76,7 @@ class SourceWarning(Enum):
 
     UNSPECIFIED = "unspecified"
     UNKNOWN_CHARACTERS = "unknown_characters"
-    """It has letters or symbols, such as emoji, that the vocabulary of the model lacks."""
+    """It has letters or symbols that the vocabulary of the model lacks, and the answer too."""
     OTHER_SCRIPT = "other_script"
     """At least three in ten of its letters are of scripts that the vocabulary does not have."""
     MARKUP = "markup"

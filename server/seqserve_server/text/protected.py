@@ -56,6 +56,10 @@ _SIGN = re.compile(
     rf"[{{}}%$<@#`/\\_\[&\u20e3µμ³]|[^\s.]\.[^\s.]|--|[A-Zv]-?\d|-\d\dT|[a-z]-[A-Z]|\w-\w{{4}}-|\(\)|\]\(|{_EMOJI}"
 )
 
+# Some scripts put no space between a word of Latin letters and others: example.com에서.
+_UNSPACED = "[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]"
+_PARTICLE = re.compile(rf"(?<=[A-Za-z0-9_]){_UNSPACED}|{_UNSPACED}(?=[A-Za-z_])")
+
 
 def protected_spans(
     text: str, texts: Sequence[str], has_placeholders: bool, others: Sequence[Span] = ()
@@ -66,7 +70,8 @@ def protected_spans(
     """
     overlapping = [*others, *(span for each in texts for span in occurrences(each, text))]
     if has_placeholders and _SIGN.search(text):
-        overlapping += [Span(*match.span()) for match in _placeholders().finditer(text)]
+        read = text if text.isascii() else _PARTICLE.sub(" ", text)
+        overlapping += [Span(*match.span()) for match in _placeholders().finditer(read)]
     spans: list[Span] = []
     for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
         if not spans or span.begin >= spans[-1].end:
@@ -86,16 +91,34 @@ def without(text: str, spans: Sequence[Span]) -> str:
     return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
+_CLOSING = re.compile(r"</([\w:.-]+)>")
+TAG = re.compile(r"</?([\w:.-]+)(?:\s[^<>]*)?(?<!/)>")
+"""A tag that encloses text, with its name."""
+
+
+def with_spaces_for_tags(text: str, read: str, spans: Sequence[Span]) -> str:
+    """Writes spaces in what a model reads of a text for its protected tags that enclose words.
+
+    A model reads a word next to a sign otherwise than after a space.
+    """
+    closed = {*_CLOSING.findall(text)} - {"code", "kbd"}
+    for begin, end in spans:
+        if (tag := TAG.fullmatch(text, begin, end)) and tag[1] in closed:
+            read = read[:begin] + " " * (end - begin) + read[end:]
+    return read
+
+
 def is_missing(text: str, source: str, spans: Sequence[Span], read: str) -> bool:
     """Tells whether a text lacks a kept text of its source, as it was read, or has it too often."""
     if not has_words(without(source, spans)):
         return False
     wanted = Counter(text_read(source, read, span) for span in spans)
-    return any(sum(1 for _ in occurrences(kept, text)) != wanted[kept] for kept in wanted)
+    counts = (sum(1 for _ in occurrences(kept, text)) - wanted[kept] for kept in wanted if kept)
+    return "" in wanted or any(counts)
 
 
 def text_read(source: str, read: str, span: Span) -> str:
-    """Returns what a model has read for a span: its text, or a name and spaces."""
+    """Returns what a model has read for a span: its text, a name and spaces, or nothing."""
     own = read[slice(*span)]
     return own if own == source[slice(*span)] else own.strip()
 
@@ -110,4 +133,5 @@ def occurrences(kept: str, text: str) -> Iterator[Span]:
 
 
 def _is_in_word(text: str, place: int) -> bool:
-    return bool(_WORD.match(text[place - 1 : place]) and _WORD.match(text[place : place + 1]))
+    is_within = _WORD.match(text[place - 1 : place]) and _WORD.match(text[place : place + 1])
+    return bool(is_within) and not _PARTICLE.match(text, place)

@@ -142,8 +142,8 @@ class GenerationOptions(TypedDict, total=False):
     """Texts to return exactly, each as often as the source has it. At most 64."""
 
     lower_capitals: bool | None
-    """Read a source or segment in capitals or Title Case with the usual case of its words; write
-    the answer to capitals in capitals."""
+    """Read a source or segment in capitals or Title Case with the usual case of its words, and a
+    word after a bracket as any other; write the answer to capitals in capitals."""
 
     verify_numbers: bool | None
     """If numbers, dates, times or codes in the source and its answer differ, decode again with the

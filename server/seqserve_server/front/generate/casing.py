@@ -1,9 +1,9 @@
 """Casing: a text in capitals, or a heading in Title Case, is read in the letters that its words
-usually have, which models learnt; an answer to capitals is written in capitals."""
+usually have, which models learnt; an answer to capitals is written in capitals. For vocabularies
+like ours, a word after a bracket and guillemets are read in their usual form too."""
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
@@ -31,9 +31,17 @@ class _Casing(Feature):
 
     def read(self, part: Part) -> Part:
         text, protected = part.original, part.protected
-        if not (is_all_caps(text, protected) or is_title_case(text, protected)):
-            return part
-        return part._replace(text=usual_letters(part.text, protected, self._cost))
+        if is_all_caps(text, protected) or is_title_case(text, protected):
+            part = part._replace(text=usual_letters(part.text, protected, self._cost))
+        has_brackets = " (" in text and not _JOINED.search(text)
+        has_quotes = "»" in text and "«" in text
+        # Where a bracket and the space before it are tokens, words after it lack theirs.
+        if (has_brackets or has_quotes) and len(self._tokenizer.pieces("(").ids) > 1:
+            read = part.text.translate(_QUOTES) if has_quotes else part.text
+            if has_brackets:
+                read = _with_spaces_after_brackets(read, protected)
+            part = part._replace(text=read)
+        return part
 
     def _cost(self, word: str) -> tuple[int, float]:
         ids = self._tokenizer.pieces(word).ids
@@ -41,21 +49,58 @@ class _Casing(Feature):
         return len(ids), rank * (_CAPITAL_COST if word.istitle() and len(word) > 1 else 1)
 
     def rewrites(self, part: Part) -> bool:
-        return part.text != part.original and is_all_caps(part.original, part.protected)
+        return part.text != part.original and (_has_moved(part) or _is_all_caps(part))
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
-        if self.rewrites(part):
+        if part.text == part.original:
+            return
+        if _is_all_caps(part):
             uppercase(message)
+        if _has_moved(part):
+            _rewrite(message, _with_spaces_before_brackets(message.text))
+
+
+def _is_all_caps(part: Part) -> bool:
+    return is_all_caps(part.original, part.protected)
+
+
+# Few translations have others.
+_QUOTES = str.maketrans("«»", '""')
+# Brackets that are not after a space alone.
+_JOINED = re.compile(r"\S\(|\( ")
+_BRACKET = re.compile(r"(?<=\S) \((?=[^\W\d_])")
+_MOVED = re.compile(r"\( ?")
+
+
+def _with_spaces_after_brackets(text: str, protected: Sequence[Span]) -> str:
+    """Moves the space before a bracket behind it; other characters keep their places."""
+    begins = {span.begin for span in protected}
+    return _BRACKET.sub(lambda each: each[0] if each.end() in begins else "( ", text)
+
+
+def _has_moved(part: Part) -> bool:
+    return "( " in part.text and "( " not in part.original
+
+
+def _with_spaces_before_brackets(text: str) -> list[str]:
+    characters = list(text)
+    for begin, end in (match.span() for match in _MOVED.finditer(text)):
+        is_joined = begin and not text[begin - 1].isspace()
+        characters[begin:end] = [" (" if is_joined else "(", ""][: end - begin]
+    return characters
 
 
 def uppercase(message: generation_pb2.Hypothesis) -> None:
     """Writes the text of a hypothesis in capitals, ß with two, and moves the places in it."""
+    _rewrite(message, [each.upper() for each in message.text])
+
+
+def _rewrite(message: generation_pb2.Hypothesis, characters: list[str]) -> None:
+    """Writes texts for the characters of a hypothesis that are not kept, and moves its places."""
     text, alignment = message.text, message.alignment
-    kept = sorted((each.target_begin, each.target_end) for each in message.kept)
-    borders = [0, *chain.from_iterable(kept), len(text)]
-    characters = list(text)
-    for begin, end in list(pairwise(borders))[::2]:
-        characters[begin:end] = [each.upper() for each in text[begin:end]]
+    for own in message.kept:
+        place = slice(own.target_begin, own.target_end)
+        characters[place] = text[place]
     places = [0]
     for each in characters:
         places.append(places[-1] + len(each))

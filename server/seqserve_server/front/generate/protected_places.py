@@ -13,7 +13,7 @@ from typing import NamedTuple
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.front.generate.alignment import Link, links_of, message_of
-from seqserve_server.text.protected import occurrences, text_read, without
+from seqserve_server.text.protected import TAG, occurrences, text_read, without
 from seqserve_server.text.splitting import Span
 
 Hypothesis = generation_pb2.Hypothesis
@@ -58,12 +58,33 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span], read: str =
     if message.stop_reason in _ENDED:
         edits += map(places.missing, rest)
         rest = []
-    edits += places.duplicates()
+    edits = [*_nested(edits, source), *places.duplicates()]
     _write(message, source, edits, links)
     lost = generation_pb2.PLACEMENT_LOST
     end = Span(len(message.text), len(message.text))
     message.kept.extend(_kept(_Edit(end, span, lost), source, end) for span in rest)
     message.kept.sort(key=lambda kept: kept.source_begin)
+
+
+def _nested(edits: Iterable[_Edit], source: str) -> Iterator[_Edit]:
+    """Yields edits of which each closing tag comes after its opening one."""
+    opened: list[tuple[str, _Edit]] = []
+    for edit in sorted(edits, key=lambda edit: edit.source):
+        name = TAG.fullmatch(source, *edit.source)
+        if name and source[edit.source.begin + 1] != "/":
+            opened.append((name[1], edit))
+            continue
+        if name and opened and opened[-1][0] == name[1]:
+            one = opened.pop()[1]
+            if edit.target < one.target:
+                one, edit = _in_place_of(edit, one), _in_place_of(one, edit)
+            yield one
+        yield edit
+    yield from (edit for _, edit in opened)
+
+
+def _in_place_of(other: _Edit, edit: _Edit) -> _Edit:
+    return other._replace(source=edit.source, placement=edit.placement)
 
 
 def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
@@ -88,7 +109,7 @@ class _Places:
 
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:
         by_text: defaultdict[str, list[Span]] = defaultdict(list)
-        for span in spans:
+        for span in filter(self._read.get, spans):
             by_text[self._read[span]].append(span)
         edits = []
         # One that is in another counts where it is alone.
@@ -132,6 +153,8 @@ class _Places:
         is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
         front = " " if is_apart and at and not text[at - 1].isspace() else ""
         follows = source[span.end : span.end + 1]
+        if is_apart and text[at : at + 1] == " " and not follows.isspace():
+            at, front = at + 1, ""
         back = " " if follows.isspace() and at < len(text) and text[at].isalnum() else ""
         return _Edit(Span(at, at), span, generation_pb2.PLACEMENT_INSERTED, front, back)
 
@@ -210,10 +233,11 @@ _UNSPECIFIED = generation_pb2.PLACEMENT_UNSPECIFIED
 
 
 def _is_word(source: str, span: Span) -> bool:
-    """Returns whether only marks are between a span and the white space around it."""
+    """Returns whether only marks, or a particle, are between a span and the space around it."""
     before = source[: span.begin].rstrip(_MARKS)[-1:]
     after = source[span.end :].lstrip(_MARKS)[:1]
-    return (not before or before.isspace()) and (not after or after.isspace())
+    is_last = not after or after.isspace() or (after.isalpha() and not _is_cased(after))
+    return (not before or before.isspace()) and is_last
 
 
 def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence[Link]) -> None:

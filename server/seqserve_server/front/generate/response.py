@@ -39,8 +39,6 @@ def response_of(
     response.source_tokens = len(tokens)
     response.generated_tokens = sum([len(each.token_ids) for each in answer.hypotheses])
     _write_timings(response.timings, timeline)
-    if warnings := source_warnings(without(part.text, part.protected), tokens, tokenizer):
-        response.source_warnings.extend(warnings)
     if options.returns_attention:
         response.source_pieces.extend(tokenizer.source.tokens(tokens))
     for hypothesis in answer.hypotheses:
@@ -61,6 +59,9 @@ def response_of(
             part.check.write(part, hypothesis, message)
         if hypothesis.attention or hypothesis.top_tokens:
             yield
+    read, written = without(part.text, part.protected), response.hypotheses[0].text
+    if warnings := source_warnings(read, tokens, tokenizer, written):
+        response.source_warnings.extend(warnings)
     return response
 
 
@@ -103,12 +104,12 @@ _OTHER_SHARE = 0.3
 
 
 def source_warnings(
-    text: str, ids: Sequence[int], tokenizer: Tokenizer
+    text: str, ids: Sequence[int], tokenizer: Tokenizer, written: str = ""
 ) -> list[generation_pb2.SourceWarning]:
-    """Looks for what the model cannot read."""
+    """Looks for what the model cannot read; a character that its answer has too is not lost."""
     alphabet, text = tokenizer.alphabet, tokenizer.spelled(text).text
     warnings = []
-    if not alphabet.unknown_ids.isdisjoint(ids) and _lacks_letter(text, tokenizer):
+    if not alphabet.unknown_ids.isdisjoint(ids) and _lacks_letter(text, tokenizer, written):
         warnings.append(generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS)
     if not text.isascii() or "LATIN" not in alphabet.scripts:
         scripts = [script for script in map(script_of, text) if script]
@@ -120,7 +121,7 @@ def source_warnings(
     return warnings
 
 
-def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
+def _lacks_letter(text: str, tokenizer: Tokenizer, written: str) -> bool:
     """Returns whether a letter or symbol is missing; marks of punctuation rarely are missed."""
     pieces = tokenizer.pieces(text)
     unknown = (
@@ -128,7 +129,8 @@ def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
         for id_, place in zip(pieces.ids, pieces.offsets, strict=True)
         if id_ in tokenizer.alphabet.unknown_ids
     )
-    return any(unicodedata.category(each)[0] in "LS" for part in unknown for each in part)
+    lost = (each for part in unknown for each in part if each not in written)
+    return any(unicodedata.category(each)[0] in "LS" for each in lost)
 
 
 def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int = 0) -> float:

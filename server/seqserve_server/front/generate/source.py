@@ -9,6 +9,7 @@ from seqserve.words import has_words
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.limits import MAX_SOURCES
+from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.job import Job, Window, longest_wait_s, reserve
 from seqserve_server.front.generate.records import GenerateRequest, Options, Part, Route, Source
@@ -22,6 +23,8 @@ MAX_SEGMENTS = 4096
 """Most segments of a text, or of all texts of a batch."""
 MAX_CHARACTERS_PER_TOKEN = 32
 """A token rarely has more. Longer texts are refused before they are tokenized."""
+_LONG_TOKENS = 64
+"""Any model reads sentences of so many tokens whole, if its limit allows."""
 _TOO_LONG = "split it into sentences, or set options.segmentation"
 
 
@@ -149,13 +152,17 @@ class SourceReader:
         return Source(text, parts, num_tokens, is_divided=True)
 
     def _parts(self, text: str, begin: int) -> Iterator[Part]:
-        if len(text) <= self._max_tokens * MAX_CHARACTERS_PER_TOKEN:
+        limit = self._max_tokens
+        if self._segmentation and self._segmentation.mode is SegmentationMode.SENTENCES:
+            # Models have learnt from few sentences that are longer, and lose themselves in them.
+            limit = min(limit, max(_LONG_TOKENS, limit // 2))
+        if len(text) <= limit * MAX_CHARACTERS_PER_TOKEN:
             part = self._shaped(Span(begin, begin + len(text)), text)
             tokens = self._encoded(part.text)
-            if len(tokens) <= self._max_tokens:
+            if len(tokens) <= limit:
                 yield self._whole(part, tokens)
                 return
-        for (first, end), tokens in wrap(text, self._max_tokens, self._tokens, self._ends):
+        for (first, end), tokens in wrap(text, limit, self._tokens, self._ends):
             part = self._shaped(Span(begin + first, begin + end), text[first:end])
             yield self._whole(part._replace(is_wrapped=True), tokens)
 

@@ -54,9 +54,10 @@ def differences(
         if not any(each.kind == "month" for each in read.left):
             written.left = [each for each in written.left if each.digits]
     if not (read.left or written.left):
-        is_ordered = is_known(source_language) and is_known(target_language)
+        are_known = is_known(source_language) and is_known(target_language)
+        is_ordered = are_known and "ko" not in (source_language, target_language)
         swapped = _swapped(pairs, source, target, is_ordered=is_ordered)
-        return swapped or _in_other_units(pairs, source.lower(), target.lower(), is_ordered)
+        return swapped or _in_other_units(pairs, source.lower(), target.lower(), are_known)
     if len(read.left) == len(written.left):
         return [*map(Difference, read.left, written.left)]
     lost = [Difference(each, None) for each in read.left]
@@ -73,7 +74,7 @@ def _in_other_units(
         is_other = bool(own and others) and own.isdisjoint(others)
         sign = are_known and _SIGN.search(source, max(0, one.begin - 4))
         if sign and sign.start() <= one.end + 1:
-            is_other |= not sizes_in(target, "share" if sign[0] == "%" else "money")
+            is_other |= not any(size in sizes_in(target, kind) for kind, size in own)
         if one.kind in ("day", "month", "year"):
             around = f"{target[: other.begin][-2:]}#{target[other.end :][:4]}"
             is_other |= bool(_PRICE.search(around))
@@ -82,13 +83,25 @@ def _in_other_units(
             is_other |= not _BELOW.search(target if is_signed else source)
         # Of two equal numbers nothing tells which is which.
         if is_other and digits.count(one.digits) <= 2:
-            found.append(Difference(one, other))
+            found.append(Difference(_with_unit(one, source), _with_unit(other, target)))
     return found
+
+
+def _with_unit(quantity: Quantity, text: str) -> Quantity:
+    before = _BEFORE.search(text, max(0, quantity.begin - 5), quantity.begin)
+    is_counted = quantity.kind != "year" and _counted(quantity, text)
+    after = _AFTER.match(text, quantity.end) if is_counted else None
+    begin = before.start() if before else quantity.begin
+    return quantity._replace(begin=begin, end=after.end() if after else quantity.end)
+
+
+_BEFORE = re.compile(r"(?:[-−]?[€$£¥] ?|\b(?:eur|usd|gbp|jpy|chf|pln) |(?<!\S)[-−])\Z")
+_AFTER = re.compile(r"[ \u00a0\u202f-]?(?:[%‰€$£¥]|°? ?[^\W\d_]{1,15})")
 
 
 # A translation has it too, or a word for it.
 _PRICE = re.compile(r"[€$£¥] ?#|# ?[€$£¥](?! ?\d)")
-_SIGN = re.compile(r"[%€$£¥]|\b(?:eur|usd|gbp|jpy|chf|pln)\b")
+_SIGN = re.compile(r"[%€$£¥]|\b(?:eur|usd|gbp|jpy|chf|pln|km|cm|mm|kg|ml|mph)\b")
 
 
 def _is_negative(quantity: Quantity, text: str) -> bool:
@@ -96,10 +109,10 @@ def _is_negative(quantity: Quantity, text: str) -> bool:
 
 
 # Not between two numbers.
-_MINUS = re.compile(r"(?:\A|[^\w\s)%°.,/-]|(?<![\d)%°])\s)[-−][€$£¥]?\Z|\bminus \Z")
+_MINUS = re.compile(r"(?:\A|[^\w\s)%°.,/-]|(?<![\d)%°])\s)[-−][€$£¥]?\Z|\b(?:minus|영하) \Z")
 _BELOW = re.compile(
     r"[-−–][ €$£¥]?\d|minus|below|under|negativ|zero|unter|null"
-    r"|moins|sous|meno|sotto|bajo|abaixo|onder|poniżej"
+    r"|moins|sous|meno|sotto|bajo|abaixo|onder|poniżej|영하|마이너스"
 )
 
 
@@ -150,8 +163,10 @@ def _initial(text: str, quantity: Quantity) -> str:
 def _paired(read: Side, written: Side, *, is_exact: bool) -> list[tuple[Quantity, Quantity]]:
     """Takes from both sides the quantities that are the same, or have equal digits too."""
 
-    def keys(quantity: Quantity) -> list[tuple[Reading, str]]:
-        return [(reading, quantity.digits * is_exact) for reading in quantity.readings]
+    def keys(quantity: Quantity) -> list[tuple[Reading, str, bool]]:
+        # In "5월 5일" a month and a day have the same digits.
+        is_month = is_exact and quantity.kind == "month"
+        return [(each, quantity.digits * is_exact, is_month) for each in quantity.readings]
 
     waiting: defaultdict[Any, list[Quantity]] = defaultdict(list)
     for each in reversed(written.left):

@@ -62,7 +62,8 @@ _LATER_HALF = re.compile(
     r" ?(?:to|until|and|[-–]) ?\d\d?(?:[:.]\d\d)? ?([ap])\.? ?m\b", re.IGNORECASE
 )
 _HALF_OF_DAY = re.compile(r" ?([ap])(?:\. ?m\b|m\b)", re.IGNORECASE)
-_UNIT = re.compile(r" ?([%‰€$£¥]|[^\W\d_]{1,15})")
+# "8시" is eight o'clock, "8시간" eight hours.
+_UNIT = re.compile(r" ?([%‰€$£¥]|(?!시간|時間|时间)[^\W\d_]{1,15})")
 _KINDS = {
     **dict.fromkeys(["%", "percent", "prozent", "procent"], "percent"),
     **dict.fromkeys(["€", "$", "£", "¥", "eur", "usd", "gbp", "chf", "pln", "yen"], "money"),
@@ -73,9 +74,12 @@ _KINDS = {
 }
 _CURRENCY_SIGNS = ("€", "$", "£", "¥")
 _CURRENCIES = frozenset(["EUR", "USD", "GBP", "CHF", "JPY", "PLN", "US", "CA", "AU"])
-_BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
+BETWEEN = re.compile(r"(?:st|nd|rd|th|er|º|\.)?,? ?(?:(?:of|de|the|del|do|di) )?(?:the )?")
+"""Text between the parts of a date."""
 _LONGEST_BETWEEN = 12
 _LONGEST_NUMBER = 24
+# Of a code: 0042, 007.
+_ZEROS = re.compile(r"0\d\d+")
 _YEARS = range(1000, 2101)
 
 
@@ -111,7 +115,7 @@ def _numbers(text: str, language: str) -> Iterator[Quantity]:
         ):
             end = time.end()
             yield _time(text, time, language)
-        elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending):
+        elif len(number) > _LONGEST_NUMBER or _is_code(letters, ending) or _ZEROS.fullmatch(number):
             yield _code(match)
         elif number.isdigit() and (fraction := fraction_at(text, end)):
             part, end = fraction
@@ -248,8 +252,8 @@ def _of_integer(text: str, begin: int, end: int, kind: str) -> set[Reading]:
 
 
 _BEFORE_YEAR = ("/", ".", "-", "'", "années ", "años ", "anos ", "anni ", "jaren ", "lata ")
-# "the 90s", "die 90er"
-_AFTER_YEAR = re.compile(r"'?s\b|ern?\b")
+# "the 90s", "die 90er", "90년대"
+_AFTER_YEAR = re.compile(r"'?s\b|ern?\b|년대")
 
 
 def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quantity]:
@@ -266,7 +270,7 @@ def _with_months(text: str, language: str, numbers: list[Quantity]) -> list[Quan
         for place in range(max(0, index - 1), min(index + 1, len(numbers))):
             number = numbers[place]
             gap = small[number.end : begin] if place < index else small[end : number.begin]
-            is_near = len(gap) <= _LONGEST_BETWEEN and _BETWEEN.fullmatch(gap)
+            is_near = len(gap) <= _LONGEST_BETWEEN and BETWEEN.fullmatch(gap)
             if is_near and (number.kind == "year" or len(number.digits) <= 2):
                 if number.kind != "year":
                     found[place] = number._replace(kind="day")

@@ -175,13 +175,17 @@ class Measure(NamedTuple):
         return self.number * self.size
 
 
+# A Korean particle may follow.
+_UNIT_END = r"(?![^\W가-힣])"
+
+
 @cache
 def _units() -> list[tuple[str, re.Pattern[str], list[Decimal]]]:
     text = Path(__file__).with_name("units.toml").read_text(encoding="utf-8")
     return [
         (
             kind,
-            re.compile("[ \u00a0\u202f-]?(?:" + "|".join(f"({name})" for name in units) + ")"),
+            re.compile(f"[ \u00a0\u202f-]?(?:({')|('.join(units)}))".replace(r"\b", _UNIT_END)),
             [*units.values()],
         )
         for kind, units in tomllib.loads(text, parse_float=Decimal).items()
@@ -192,7 +196,7 @@ def measures(quantity: Quantity, text: str) -> Iterator[Measure]:
     """Yields what a quantity of a text, in small letters, may be with the unit at it."""
     word = _WORD.match(text, quantity.end)
     before = _CURRENCY.search(text, max(0, quantity.begin - 4), quantity.begin)
-    places = [quantity.end, word and word.end(), before and before.start()]
+    places = [quantity.end, before and before.start(), word and word.end()]
     numbers = [each for each in quantity.readings if isinstance(each, Decimal)]
     for kind, pattern, sizes in _units():
         matches = (pattern.match(text, place) for place in places if place is not None)

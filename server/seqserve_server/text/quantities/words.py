@@ -52,9 +52,8 @@ def months(language: str) -> re.Pattern[str]:
 def date(language: str, day: str, month: int, year: str) -> str:
     """Writes a date; the year may be empty."""
     name = _table()[language]["months"].split()[month - 1].partition("|")[0]
-    form, end = _table()[language]["date"]
-    written: str = (form + (end if year else "")).format(day=day, month=name, year=year)
-    return written
+    form: str = _table()[language]["date"][bool(year)]
+    return form.format(day=day, month=name, number=month, year=year)
 
 
 def minutes_before(text: str, hour: int, language: str) -> int:
@@ -148,7 +147,7 @@ _LONGEST_DECIMAL = 40
 
 def scale_at(text: str, language: str) -> Decimal:
     """Returns the value of a word that multiplies the number before it, such as million; or 1."""
-    if not is_known(language):
+    if text[:1] in _SCALES or not is_known(language):
         return Decimal(_SCALES.get(text[:1], 1))
     pattern, values, _ = _numerals(language)
     match = pattern.match(text.lower())

@@ -3,14 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from seqserve_server.text.quantities.reading import Quantity, quantities_in
+from seqserve_server.text.quantities.reading import BETWEEN, Quantity, quantities_in
 from seqserve_server.text.quantities.words import COMMA, POINT, date, is_known
 
 _EXCHANGED = str.maketrans(",.", ".,")
 # Separators between the parts of a phone number, or of a date in digits.
 _WITHIN = re.compile(r"[ ()/.-]{1,2}")
-# Separators between the parts of a date, including words.
-_WITHIN_DATE = re.compile(r"[\w., ]{1,10}")
 _SIGN = re.compile(r"[#+§]")
 # Separators of dates in digits.
 _MARKS = {"de": ".", "pl": ".", "nl": "-", **dict.fromkeys(["fr", "es", "it", "pt"], "/")}
@@ -24,8 +22,9 @@ def written(
 
     If a part of a date or of a phone number is missing, the form is the whole.
     """
+    places = {place for each in missing for place in range(each.begin, each.end)}
     for group in _groups(quantities_in(text, source_language), text):
-        if set(group).isdisjoint(missing):
+        if places.isdisjoint(each.begin for each in group):
             continue
         begin, end = group[0].begin, group[-1].end
         if form := _date(group, text, source_language, target_language):
@@ -50,7 +49,7 @@ def _groups(quantities: Sequence[Quantity], text: str) -> Iterator[list[Quantity
 def _belongs(one: Quantity, other: Quantity, text: str) -> bool:
     gap = text[one.end : other.begin]
     kinds = {one.kind, other.kind}
-    if ("month" in kinds or kinds == {"day", "year"}) and _WITHIN_DATE.fullmatch(gap):
+    if ("month" in kinds or kinds == {"day", "year"}) and BETWEEN.fullmatch(gap):
         return kinds <= {*_DATE_KINDS}
     return kinds <= {"", "day", "year"} and bool(_WITHIN.fullmatch(gap))
 
@@ -58,12 +57,13 @@ def _belongs(one: Quantity, other: Quantity, text: str) -> bool:
 def _date(group: Sequence[Quantity], text: str, source: str, target: str) -> str:
     """Writes a date that the target language writes otherwise; empty if it is none."""
     parts = {each.kind: each for each in group}
-    if source == "en" and target in _MARKS and text[group[0].end : group[0].end + 1] == "/":
-        day, month, *rest = (each.digits for each in group)
+    is_in_digits = len(group) == 3 and text[group[0].end] == "/"
+    if source == "en" and target in _MARKS and is_in_digits:
+        day, month, year = (each.digits for each in group)
         # Month first, unless that is none.
         if int(day) <= 12:
             day, month = month, day
-        return _MARKS[target].join([day, month, *rest]) if rest else ""
+        return _MARKS[target].join([day, month, year])
     if not (is_known(target) and {"day", "month"} <= parts.keys() <= {*_DATE_KINDS}):
         return ""
     number = next(

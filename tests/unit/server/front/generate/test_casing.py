@@ -1,9 +1,13 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.server.front.echo import echo_model, manifest
 from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.contract.events import Hypothesis, StopReason
 from seqserve_server.front.generate.casing import (
     casing,
     is_all_caps,
@@ -13,6 +17,7 @@ from seqserve_server.front.generate.casing import (
 )
 from seqserve_server.text.protected import protected_spans
 from seqserve_server.text.splitting import Span
+from seqserve_server.text.tokenizer import Tokenizer
 
 # The commonest first.
 VOCABULARY = ["the", "in", "i", "I", "was", "born", "terms", "conditions", "us", "US", "Hawaii"]
@@ -78,6 +83,31 @@ def test_the_vocabulary_of_the_model_tells_what_is_usual() -> None:
     capitals, heading = map(feature.read, (part("WE SAW BOB"), part("How We Found Bob")))
     assert (capitals.text, feature.rewrites(capitals)) == ("We saw bob", True)
     assert (heading.text, feature.rewrites(heading)) == ("How we found bob", False)
+
+
+def test_a_word_after_a_bracket_is_read_as_after_a_space() -> None:
+    tokenizer = Tokenizer.load(Path("models/en-de/2/tokenizer.json"))
+    feature = casing(asked(model=echo_model(manifest(), tokenizer), lower_capitals=True))
+    assert feature
+    others = ["It is 5 (7) at most", "call f(x) (soon)", "(so) it is", "no ( way) (now)"]
+    assert [feature.read(part(text)).text for text in others] == others
+    assert (
+        feature.read(part("»Ja«, sagte er (dann »Nein«).")).text == '"Ja", sagte er( dann "Nein").'
+    )
+    assert feature.read(part("Home » Shop")).text == "Home » Shop"
+    read = feature.read(part("We met Anna (my sister) and Tom (her son)."))
+    assert (read.text, feature.rewrites(read)) == (
+        "We met Anna( my sister) and Tom( her son).",
+        True,
+    )
+    text = "Anna( meine Schwester) und Tom(ihr Sohn ( sic))"
+    message = generation_pb2.Hypothesis(text=text)
+    message.alignment.target_begins.append(text.index("Sohn"))
+    message.alignment.target_ends.append(text.index(" ( sic"))
+    feature.write(read, Hypothesis([], None, StopReason.EOS), message)
+    assert message.text == "Anna (meine Schwester) und Tom (ihr Sohn (sic))"
+    place = slice(message.alignment.target_begins[0], message.alignment.target_ends[0])
+    assert message.text[place] == "Sohn"
 
 
 def test_what_a_target_begins_or_ends_with_has_its_letters() -> None:

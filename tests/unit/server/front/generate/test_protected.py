@@ -1,11 +1,14 @@
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from tests.unit.server.front.echo import echo_model, manifest
 from tests.unit.server.front.generate.asking import asked, part, refusal
 
 from seqserve_server.front.generate.protected import protected
 from seqserve_server.front.generate.records import without
 from seqserve_server.text.splitting import Span
+from seqserve_server.text.tokenizer import Tokenizer
 
 
 def kept(text: str, *keep: str, keep_placeholders: bool = True) -> list[str]:
@@ -62,6 +65,15 @@ def test_placeholders(placeholder: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "placeholder", ["https://a.example", "a@b.example", "a.com", "b.pdf", "v2.0", "a.com/말/b"]
+)
+def test_a_particle_does_not_belong_to_what_it_follows(placeholder: str) -> None:
+    assert kept(f"{placeholder}에서 봐요") == [placeholder]
+    assert kept(f"打开{placeholder}文件") == [placeholder]
+    assert kept(f"오늘 {placeholder}를", placeholder, keep_placeholders=False) == [placeholder]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "It costs $5.99, or 3.50 a day: 10% less.",
@@ -75,6 +87,15 @@ def test_placeholders(placeholder: str) -> None:
 )
 def test_what_people_write_is_no_placeholder(text: str) -> None:
     assert kept(text) == []
+
+
+def test_a_word_in_tags_is_read_as_after_a_space() -> None:
+    tokenizer = Tokenizer.load(Path("models/en-de/2/tokenizer.json"))
+    feature = protected(asked(model=echo_model(manifest(), tokenizer), keep_placeholders=True))
+    assert feature
+    read = feature.read(part('I <b class="a">love</b> it.<br>Press <kbd>C</kbd> or <x/>{b}.'))
+    assert read.text == f"I {'':13}love{'':4} it.<br>Press <kbd>C</kbd> or <x/>{{b}}."
+    assert len(read.protected) == 7
 
 
 def test_texts_of_the_caller_are_whole_words_and_the_longest() -> None:

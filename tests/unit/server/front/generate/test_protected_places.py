@@ -42,6 +42,26 @@ def placements(message: pb.Hypothesis) -> list[pb.Placement]:
     return [each.placement for each in message.kept]
 
 
+def test_tags_that_were_read_as_spaces_enclose_the_translations_of_their_words() -> None:
+    source, read = "I <b>love</b> you.", "I    love     you."
+    message = pb.Hypothesis(text="Ich liebe dich.", stop_reason=pb.STOP_REASON_EOS)
+    for one, other in zip(_WORD.finditer(read), _WORD.finditer(message.text), strict=True):
+        message.alignment.source_begins.append(one.start())
+        message.alignment.source_ends.append(one.end())
+        message.alignment.target_begins.append(other.start())
+        message.alignment.target_ends.append(other.end())
+    restore(message, source, [Span(2, 5), Span(9, 13)], read)
+    assert message.text == "Ich <b>liebe</b> dich."
+    assert placements(message) == [INSERTED, INSERTED]
+
+
+def test_a_closing_tag_comes_after_its_opening_one() -> None:
+    message = kept("<b> one </b> two", "</b> zwei <b> eins", None, "<b>", "</b>")
+    assert message.text == "<b> zwei </b> eins"
+    assert placements(message) == [GENERATED, GENERATED]
+    assert [each.target_begin for each in message.kept] == [0, 9]
+
+
 def test_what_the_model_wrote_stays() -> None:
     message = kept("Hello {a} and {b}", "Hallo {a} und {b}", [0, 1, 2, 3], "{a}", "{b}")
     assert message.text == "Hallo {a} und {b}"

@@ -1,12 +1,14 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, echo_model
+from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, echo_model, manifest
 from tests.unit.server.front.generate.asking import DECODING as OPTIONS
 from tests.unit.server.front.generate.asking import read as read_source
 from tests.unit.server.front.generate.asking import refusal
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.artifact.manifest import Limits
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.generate.records import NO_AFFIXES, Affixes, Options
@@ -98,6 +100,25 @@ def test_only_a_segment_with_a_letter_is_read(
     segments = [part.original for part in source.parts if part.tokens]
     assert segments == ([text, "It rains."] if is_read else ["It rains."])
     assert "\n".join(part.original for part in source.parts) == f"{text}\nIt rains."
+
+
+@pytest.mark.parametrize(
+    ("limit", "mode", "lengths"),
+    [
+        (200, SegmentationMode.SENTENCES, [100, 100, 50]),
+        (100, SegmentationMode.SENTENCES, [64, 64, 64, 58]),
+        (200, SegmentationMode.LINES, [200, 50]),
+    ],
+)
+def test_a_sentence_of_more_than_half_of_the_limit_is_wrapped(
+    limit: int, mode: SegmentationMode, lengths: list[int]
+) -> None:
+    limits = Limits(max_source_length=limit, max_target_length=MAX_TARGET)
+    model = echo_model(replace(manifest(), limits=limits))
+    reader = SourceReader(model, meant(segmentation=Segmentation(mode)))
+    # Each part has its end token too.
+    source = run_now(reader.read("a" * (250 - len(lengths))))
+    assert [len(part.tokens) for part in source.parts] == lengths
 
 
 def test_parts_of_a_long_segment_without_a_letter_stay_too() -> None:

@@ -43,6 +43,12 @@ def test_a_model_of_english(text: str, expected: list[str], english: Tokenizer) 
     assert warned(text, english) == expected
 
 
+def test_a_character_that_the_answer_has_is_not_lost(english: Tokenizer) -> None:
+    ids = english.encode("It costs £5.")
+    assert source_warnings("It costs £5.", ids, english, "Es kostet 5 £.") == []
+    assert source_warnings("It costs £5.", ids, english, "Es kostet 5.")
+
+
 def test_bytes_spell_everything_but_teach_no_script() -> None:
     tokenizer = byte_tokenizer()
     assert warned("Good <b>day</b> 🙂", tokenizer) == [MARKUP]

@@ -215,6 +215,13 @@ SAME = {
         ("at 2:30", "2시 30분에"),
         ("in March 2003", "2003년 3월에"),
         ("3 dogs", "개 세 마리"),
+        ("I slept 8 hours.", "나는 8시간을 잤다."),
+        ("at 3:30 p.m.", "오후 3시 반에"),
+        ("on May 5, 1990", "1990년 5월 5일에"),
+        ("£6 and €7, 20 percent", "6파운드와 7유로, 20%"),
+        ("25 students for 12 months", "스물다섯 명의 학생이 열두 달"),
+        ("8 billion people in the 1980s", "80년대에 80억 명"),
+        ("5 km and -5 degrees", "5km와 영하 5도"),
     ],
     ("de", "fr"): [("um 14.30 Uhr", "à 14h30")],
     ("en", "ar"): [("In 2019 there were 450.", "في ٢٠١٩ كان هناك ٤٥٠.")],
@@ -277,31 +284,45 @@ def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[
         ("30 kilometers", "eine halbe Stunde", [("30", "")]),
         ("A year has 12 months.", "Ein Jahr hat Monate.", [("12", "")]),
         ("100 °C or 212 °F", "°C oder 212 °F", [("100", "")]),
-        ("to 80% in 30 minutes", "in 30 Minuten auf 80 Minuten", [("80", "80")]),
-        ("$25 plus 2.9% of it", "25 $ plus 2,9 $", [("2.9", "2,9")]),
-        ("1 hour and 20 minutes", "1 Minute und 20 Minuten", [("1", "1")]),
-        ("from -5 °C to -12 °C", "von 5 °C auf 12 °C", [("5", "5"), ("12", "12")]),
+        ("to 80% in 30 minutes", "in 30 Minuten auf 80 Minuten", [("80%", "80 Minuten")]),
+        ("$25 plus 2.9% of it", "25 $ plus 2,9 $", [("2.9%", "2,9 $")]),
+        ("1 hour and 20 minutes", "1 Minute und 20 Minuten", [("1 hour", "1 Minute")]),
+        ("from -5 °C to -12 °C", "von 5 °C auf 12 °C", [("-5 °C", "5 °C"), ("-12 °C", "12 °C")]),
         ("at half past 7", "um 7", [("7", "7")]),
         ("1½ cups", "1 Tasse", [("1½", "1")]),
-        ("52 mph at 2 am", "52 Uhr um 2 Uhr", [("52", "52")]),
-        ("Balance: -$20.00", "Saldo: 20,00 $", [("20.00", "20,00")]),
+        ("52 mph at 2 am", "52 Uhr um 2 Uhr", [("52 mph", "52 Uhr")]),
+        ("Balance: -$20.00", "Saldo: 20,00 $", [("-$20.00", "20,00 $")]),
         ("4, 8, 15, 16", "4, 8.15. 16", [("8", ""), ("15", ""), ("", "8.15")]),
         ("the 1st of 10 parts", "1.10 Teile", [("1", ""), ("10", ""), ("", "1.10")]),
         ("from 2 hours to 3 hours", "von 3 Stunden auf 2 Stunden", [("2", "3"), ("3", "2")]),
-        ("12 May 2024 and $5.50", "12. Mai 2024 $ und 5,50 $", [("2024", "2024")]),
-        ("in 2024 for $5", "für $5 im Jahr $2024", [("2024", "2024")]),
-        ("It costs €5.", "Es kostet 5.", [("5", "5")]),
-        ("It costs EUR 5 million.", "Es kostet 5 Millionen Dollar.", [("5", "5")]),
-        ("It costs 5 EUR or 7.", "Es kostet 5 oder 7.", [("5", "5")]),
-        ("20 Swiss francs", "20 Zloty", [("20", "20")]),
-        ("It grew by 5 %.", "Es wuchs um 5.", [("5", "5")]),
-        ("5 km in 20 minutes", "5 Meter in 20 Minuten", [("5", "5")]),
+        ("12 May 2024 and $5.50", "12. Mai 2024 $ und 5,50 $", [("2024", "2024 $")]),
+        ("in 2024 for $5", "für $5 im Jahr $2024", [("2024", "$2024")]),
+        ("It costs €5.", "Es kostet 5.", [("€5", "5")]),
+        (
+            "It costs EUR 5 million.",
+            "Es kostet 5 Millionen Dollar.",
+            [("EUR 5 million", "5 Millionen")],
+        ),
+        ("It costs 5 EUR or 7.", "Es kostet 5 oder 7.", [("5 EUR", "5")]),
+        ("20 Swiss francs", "20 Zloty", [("20 Swiss", "20 Zloty")]),
+        ("It grew by 5 %.", "Es wuchs um 5.", [("5 %", "5")]),
+        ("5 km in 20 minutes", "5 Meter in 20 Minuten", [("5 km", "5 Meter")]),
+        ("5 km in 20 minutes", "Um 5 in 20 Minuten", [("5 km", "5")]),
+        ("The PIN is 0042.", "Die PIN ist 042.", [("0042", "")]),
     ],
 )
 def test_what_differs_is_found_in_both_texts(
     source: str, target: str, found: list[tuple[str, str]]
 ) -> None:
     assert shown(source, target) == found
+
+
+def test_numbers_of_korean_are_missed() -> None:
+    assert shown("12 chairs, 3 tables", "의자와 12개", "en", "ko") == [("3", "")]
+    assert shown("5% of them", "그들의 5", "en", "ko") == [("5%", "5")]
+    assert shown("15,000원", "€15,000", "ko", "en") == [("15,000원", "€15,000")]
+    # Its order is another one.
+    assert shown("3 of 5 people", "5명 중 3명", "en", "ko") == []
 
 
 def test_words_of_an_unknown_language_are_not_missed() -> None:

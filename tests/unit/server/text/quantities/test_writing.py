@@ -12,12 +12,16 @@ from seqserve_server.text.quantities.writing import written
         ("at 3:30 p.m. or 9 am", "de", ["15:30", "9"]),
         ("at half past 7 or 8:15", "de", ["7:30", "8:15"]),
         ("July 20th, 2019, page 4", "de", ["20. Juli 2019", "4"]),
+        ("2 May and 3 June, or Sept. 4, 2020", "de", ["2. Mai", "3. Juni", "4. September 2020"]),
         ("on the 3rd of May", "es", ["3 de mayo"]),
         ("20 July 2019", "pl", ["20 lipca 2019"]),
         ("07/20/2019 at gate B12", "de", ["20.07.2019", "B12"]),
         ("2019-07-20", "fr", ["2019-07-20"]),
+        ("$9.99/month", "de", ["9,99"]),
         ("call +44 20 7871 5609", "de", ["+44 20 7871 5609"]),
         ("1,250.50", "ko", ["1,250.50"]),
+        ("on July 20th, 2019", "ko", ["2019년 7월 20일"]),
+        ("on July 20th", "ko", ["7월 20일"]),
     ],
 )
 def test_forms(source: str, language: str, forms: list[str]) -> None:
