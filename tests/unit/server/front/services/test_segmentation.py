@@ -199,6 +199,9 @@ async def test_what_the_model_does_not_read_stays(
     answer = await service.generation.Generate(request("A.\n∎\nB.", segmentation="lines"))
     assert targets_of(answer) == ["A.", "∎", "B."]
     assert [len(segment.hypotheses) for segment in answer.segments] == [1, 0, 1]
+    answer = await service.generation.Generate(request("∎\n∎", segmentation="lines"))
+    assert targets_of(answer) == ["∎", "∎"]
+    assert not answer.hypotheses[0].HasField("score")
 
 
 async def refused(service: Service, source: str, **options: Any) -> tuple[str, str]:
