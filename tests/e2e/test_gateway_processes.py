@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import pytest
 from tests.support.gateway import Gateway, gateway_of
 from tests.support.process import PATIENCE_S, ServerProcess, until
 
@@ -56,6 +57,14 @@ class Family(Gateway):
         }
 
 
+@pytest.fixture
+def caller() -> Iterator[httpx.Client]:
+    """Connects anew for each call, so that either process may answer."""
+    anew = httpx.Limits(max_keepalive_connections=0)
+    with httpx.Client(limits=anew, timeout=PATIENCE_S, trust_env=False, verify=False) as client:
+        yield client
+
+
 @contextmanager
 def family_of(target: str) -> Iterator[Family]:
     """Starts one, and checks that it ends well and leaves nothing."""
@@ -74,46 +83,50 @@ def calls_of(metrics: str, path: str) -> float:
     return sum(float(line.removeprefix(name)) for line in metrics.splitlines() if name in line)
 
 
-def test_a_file_is_fetched_whichever_process_answers(shipped: ServerProcess) -> None:
+def test_a_file_is_fetched_whichever_process_answers(
+    shipped: ServerProcess, caller: httpx.Client
+) -> None:
     with family_of(shipped.target) as gateway:
         file = {"file": ("a.txt", b"The coffee tastes good.\n")}
-        answer = httpx.post(f"{gateway.url}/translate_file", data=PAIR, files=file, timeout=60)
+        answer = caller.post(f"{gateway.url}/translate_file", data=PAIR, files=file)
         url = answer.json()["translatedFileUrl"]
         for _ in range(MANY):
-            assert httpx.get(url).text == "Der Kaffee schmeckt gut.\n"
-            assert httpx.get(f"{gateway.url}/readyz").status_code == 200
-        metrics = httpx.get(f"{gateway.url}/metrics").text
+            assert caller.get(url).text == "Der Kaffee schmeckt gut.\n"
+            assert caller.get(f"{gateway.url}/readyz").status_code == 200
+        metrics = caller.get(f"{gateway.url}/metrics").text
         assert calls_of(metrics, "/download_file/{key}/{name}") == MANY
         # It outlives the process that has made it.
         for child in gateway.children():
             os.kill(child, signal.SIGKILL)
             until(lambda: gateway.serving() == 1)
             until(lambda: gateway.serving() == 2)
-        assert httpx.get(url).status_code == 200
+        assert caller.get(url).status_code == 200
 
 
 def test_a_document_is_told_of_and_given_once_whichever_process_answers(
-    shipped: ServerProcess,
+    shipped: ServerProcess, caller: httpx.Client
 ) -> None:
     with family_of(shipped.target) as gateway:
         file = {"file": ("a.txt", b"The coffee tastes good.\n")}
         pair = {"source_lang": "EN", "target_lang": "DE"}
         for _ in range(EACH):
-            handle = httpx.post(f"{gateway.url}/v2/document", data=pair, files=file).json()
+            handle = caller.post(f"{gateway.url}/v2/document", data=pair, files=file).json()
             url = f"{gateway.url}/v2/document/{handle.pop('document_id')}"
 
             def status(url: str = url, handle: dict[str, str] = handle) -> str:
-                return str(httpx.post(url, json=handle).json()["status"])
+                return str(caller.post(url, json=handle).json()["status"])
 
             until(lambda status=status: status() == "done")
             assert {status() for _ in range(MANY)} == {"done"}
-            result = httpx.post(f"{url}/result", json=handle)
+            result = caller.post(f"{url}/result", json=handle)
             assert result.text == "Der Kaffee schmeckt gut.\n"
-            again = {httpx.post(f"{url}/result", json=handle).status_code for _ in range(MANY)}
+            again = {caller.post(f"{url}/result", json=handle).status_code for _ in range(MANY)}
             assert again == {404}
 
 
-def test_only_calls_of_a_process_that_is_killed_fail(server: ServerProcess) -> None:
+def test_only_calls_of_a_process_that_is_killed_fail(
+    server: ServerProcess, caller: httpx.Client
+) -> None:
     with family_of(server.target) as gateway, ThreadPoolExecutor(MANY) as pool:
         victim, other = gateway.children()
         connections: dict[int, http.client.HTTPConnection] = {}
@@ -148,7 +161,7 @@ def test_only_calls_of_a_process_that_is_killed_fail(server: ServerProcess) -> N
         assert {port for port, each in answers.items() if each.result(PATIENCE_S) == 0} == lost
         assert {answers[port].result() for port in kept} == {200}
         for _ in range(MANY):
-            assert httpx.get(f"{gateway.url}/v1/models").status_code == 200
+            assert caller.get(f"{gateway.url}/v1/models").status_code == 200
         until(lambda: gateway.serving() == 2)
         until(server.is_idle)
         assert other in gateway.children()

@@ -1,6 +1,5 @@
-"""First steps: the commands of the README, the demo, a bare install, other languages."""
+"""First steps: the commands of the README, the demo, the oldest versions, other languages."""
 
-import json
 import os
 import re
 import shutil
@@ -96,23 +95,6 @@ def test_the_demo_translates_and_ends_well() -> None:
     assert "Kaffee" in shown
     assert "tokens/s" in shown
     assert "make serve" in shown
-
-
-def test_a_bare_install_is_the_client_alone(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    quiet = ["--quiet", "--disable-pip-version-check"]
-    run([python, "-m", "pip", "install", *quiet, str(ROOT)])
-    listed = json.loads(run([python, "-m", "pip", "list", "--format", "json", quiet[1]]))
-    names = {package["name"].lower().replace("_", "-") for package in listed}
-    extra = names - {"pip", "setuptools", "seqserve"}
-    assert extra == {"grpcio", "protobuf", "typing-extensions"}
-    run([python, "-c", "from seqserve import AsyncClient, Client"])
-    done = subprocess.run(
-        [python, "-m", "seqserve", "serve"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "pip install 'seqserve[server]'" in done.stderr
 
 
 def test_the_oldest_allowed_versions_serve(tmp_path: Path) -> None:

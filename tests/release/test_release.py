@@ -72,6 +72,8 @@ def test_the_client_alone(version: str, install: Install) -> None:
     assert names == {"seqserve", "grpcio", "protobuf", "typing-extensions"}
     assert __version__ in environment.run("seqserve", "--version")
     environment.run("python", "-c", "from seqserve import AsyncClient, Client")
+    with pytest.raises(AssertionError, match=r"pip install 'seqserve\[server\]'"):
+        environment.run("seqserve", "serve")
 
 
 @versions

@@ -15,29 +15,22 @@ TINY = cut_down(BART_LARGE)
 """Of the shapes the one with most tables: its positions are learned."""
 
 
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.mark.parity
+def test_an_artifact_on_traced_graphs_is_the_one_that_an_export_of_its_weights_writes(
+    tmp_path: Path,
+) -> None:
     torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("traced") / "tiny"
-    trace(TINY, folder)
-    return folder
-
-
-@pytest.mark.parity
-def test_an_artifact_on_traced_graphs_is_the_exported_one(traced: Path, tmp_path: Path) -> None:
+    traced = tmp_path / "traced" / "tiny"
+    trace(TINY, traced)
     assert not (traced / WEIGHTS).exists()
-    write(halve(random_model(TINY)), traced, tmp_path / "written")
+    model = halve(random_model(TINY))
+    write(model, traced, tmp_path / "same")
     # Which has the digest of the weights that were exported.
-    assert Manifest.load(tmp_path / "written") == Manifest.read(traced)
-
-
-@pytest.mark.parity
-def test_other_weights_have_another_digest(traced: Path, tmp_path: Path) -> None:
-    other = halve(random_model(TINY))
+    assert Manifest.load(tmp_path / "same") == Manifest.read(traced)
     with torch.no_grad():
-        other.target_embedding.weight *= 2
-    write(other, traced, tmp_path / "written")
-    digest = Manifest.load(tmp_path / "written").files[WEIGHTS]
+        model.target_embedding.weight *= 2
+    write(model, traced, tmp_path / "other")
+    digest = Manifest.load(tmp_path / "other").files[WEIGHTS]
     assert digest != Manifest.read(traced).files[WEIGHTS]
     assert (traced / FILE).exists()
     larger = halve(random_model(dataclasses.replace(TINY, width=128)))

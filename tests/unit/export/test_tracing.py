@@ -9,7 +9,7 @@ from onnx.reference import ReferenceEvaluator
 from onnxscript import ir
 from torch import Tensor, nn
 
-from seqserve_export import tracing
+from seqserve_export import torch_exporter
 from seqserve_export.program import Input, Program
 from seqserve_export.tracing import trace
 
@@ -82,6 +82,6 @@ def test_a_graph_whose_operators_have_translations_is_traced_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     decompose = Mock()
-    monkeypatch.setattr(tracing, "_decompose", decompose)
+    monkeypatch.setattr(torch_exporter, "_decompose", decompose)
     assert traced(Layers())
     decompose.assert_not_called()

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
-from tests.unit.server.engine.gpu.halved_artifact import halved_artifact
+from tests.unit.server.engine.gpu.halved_artifact import halved_encoder
 
 from seqserve_server.engine.gpu.encoder import pack_attention, packed_inputs
 from seqserve_server.engine.graph_messages import MODEL
@@ -49,7 +49,7 @@ PACKED = ["sinusoidal-post-norm", "t5-wide-heads-no-biases-geglu"]
 
 @pytest.fixture(scope="module", params=PACKED)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return halved_artifact(request.param, tmp_path_factory.mktemp("packed"))
+    return halved_encoder(request.param, tmp_path_factory.mktemp("packed"))
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_packed_sources_are_encoded_as_padded_ones(folder: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_an_encoder_that_needs_the_padded_batch_keeps_it(tmp_path: Path) -> None:
-    folder = halved_artifact("rotary-swish", tmp_path)
+    folder = halved_encoder("rotary-swish", tmp_path)
     message = MODEL.FromString((folder / "encoder.onnx").read_bytes())
     before = message.SerializeToString()
     pack_attention(message.graph)

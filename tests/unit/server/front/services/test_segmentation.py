@@ -199,6 +199,20 @@ async def test_what_the_model_does_not_read_stays(
     answer = await service.generation.Generate(request("A.\n∎\nB.", segmentation="lines"))
     assert targets_of(answer) == ["A.", "∎", "B."]
     assert [len(segment.hypotheses) for segment in answer.segments] == [1, 0, 1]
+    answer = await service.generation.Generate(request("∎\n∎", segmentation="lines"))
+    assert targets_of(answer) == ["∎", "∎"]
+    assert not answer.hypotheses[0].HasField("score")
+
+
+async def test_what_is_kept_has_its_places_in_the_whole_text(service: Service) -> None:
+    text = "I saw {a}. Ask {b}."
+    asked = request(text, segmentation="sentences", keep_placeholders=True)
+    kept = (await service.generation.Generate(asked)).hypotheses[0].kept
+    for places in (
+        [(each.source_begin, each.source_end) for each in kept],
+        [(each.target_begin, each.target_end) for each in kept],
+    ):
+        assert [text[begin:end] for begin, end in places] == ["{a}", "{b}"]
 
 
 async def refused(service: Service, source: str, **options: Any) -> tuple[str, str]:
