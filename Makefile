@@ -5,6 +5,9 @@ TORCH ?= torch==2.13.0
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Fails with the reason before pip fails with another one, and leaves no environment of the wrong Python.
+new_enough = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("seqserve needs Python 3.11 or later, but \
+  $(PYTHON) is %d.%d; name another one: make $(MAKECMDGOALS) PYTHON=python3.13" % sys.version_info[:2])'
 # The server runs from an environment of its own: no torch, nothing for development.
 SERVE_VENV := build/serve
 PROTOC_VENV := build/protoc
@@ -161,6 +164,7 @@ clean: ## Remove what the verbs made, but not runs/ and models/.
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.ready: pyproject.toml
+	$(new_enough)
 	@echo 'Installing torch and all tools into $(VENV), once: 1.8 GB, some minutes without a word from pip.'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
@@ -169,6 +173,7 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml
+	$(new_enough)
 	@echo 'Installing the server into $(SERVE_VENV), once: 280 MB, a minute or so without a word from pip.'
 	test -x $(SERVE_VENV)/bin/python || $(PYTHON) -m venv $(SERVE_VENV)
 	$(SERVE_VENV)/bin/python $(PIP) -e '.[server]'

@@ -78,8 +78,8 @@ def shared_port(host: str, port: int, option: str) -> socket.socket:
 def _unavailable(host: str, port: int, option: str, error: OSError) -> OptionError:
     reason = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
-        reason = "another server listens there; port 0 takes any free one"
-    return OptionError(f"{option}: {host}:{port} cannot be had: {reason}")
+        reason = f"another server does; {option} 0 takes any free one"
+    return OptionError(f"{option}: cannot listen on {host}:{port}: {reason}")
 
 
 class Parent:

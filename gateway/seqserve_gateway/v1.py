@@ -151,7 +151,9 @@ def _check_objects(facts: Mapping[str, Any], kind: Any, path: str = "") -> None:
         _check_scalar(name, f"{path}{name}")
         field = fields.get(name) or kind.fields_by_camelcase_name.get(name)
         if field is None:
-            reason = f"unknown field{known(name, list(fields))}"
+            inner = fields["options"].message_type.fields_by_name if "options" in fields else {}
+            near = f"; did you mean options.{name}?" if name in inner else known(name, list(fields))
+            reason = f"unknown field{near}"
             raise invalid(reason, f"{path}{name or repr(name)}")
         if value is None:
             continue

@@ -39,7 +39,7 @@ def test_tags_follow_their_words(shipped: ServerProcess, tmp_path: Path) -> None
     done = subprocess.run(
         [*command, "--target", shipped.target], capture_output=True, timeout=PATIENCE_S
     )
-    told = f"seqserve: {source}: 1 passages translated, 0 copied, 0 left\n"
+    told = f"seqserve: {source}: 1 passage translated, 0 copied, 0 left\n"
     assert (done.returncode, done.stderr.decode()) == (0, told)
     translated = out.read_text()
     assert re.search(r"<b>[^<]*(?:Auto|Wagen)</b> gekauft", translated)

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from seqserve.arguments import BulkSource, GenerateOptions
 from seqserve.declarations import DECLARATIONS
 from seqserve.errors import invalid_argument
+from seqserve.option_values import nearest
 from seqserve.v1 import generation_pb2, model_pb2
 
 M = TypeVar("M", bound=Message)
@@ -42,7 +43,7 @@ def generate_request(
     decoding = generation_pb2.GenerationOptions()
     for name, value in options.items():
         if name not in GenerateOptions.__annotations__:
-            raise TypeError(f"unknown option {name!r}; seqserve.GenerateOptions lists them")
+            raise unknown_option(name, [*GenerateOptions.__annotations__, "timeout_s"])
         if value is not None:
             owner = request if name in request.DESCRIPTOR.fields_by_name else decoding
             if isinstance(value, bool) and owner is decoding:
@@ -53,6 +54,13 @@ def generate_request(
     if decoding.ListFields():
         request.options.CopyFrom(decoding)
     return request
+
+
+def unknown_option(name: str, names: Sequence[str]) -> TypeError:
+    """Returns the error for an option that is not one of ``names``."""
+    near = nearest(name, names, least=len("gen"))
+    guess = f"did you mean {near}? " if near else ""
+    return TypeError(f"unknown option {name!r}; {guess}seqserve.GenerateOptions lists them")
 
 
 def with_source(

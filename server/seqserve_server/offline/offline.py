@@ -272,7 +272,7 @@ def template_of(options: GenerationOptions) -> GenerateRequest:
     """Builds the request of every text from its options."""
     for name in options:
         if name not in GenerationOptions.__annotations__:
-            raise TypeError(f"unknown option {name!r}; seqserve.GenerateOptions lists them")
+            raise requests.unknown_option(name, [*GenerationOptions.__annotations__])
     return requests.generate_request("", **options)
 
 

@@ -188,6 +188,13 @@ def test_what_no_message_can_carry_names_its_field(field: str, value: Any, reaso
     assert refused.value.field == field
 
 
+@pytest.mark.parametrize(("name", "meant"), [("beams", "beam_size"), ("timeout", "timeout_s")])
+def test_an_unknown_option_is_told_the_one_that_may_be_meant(name: str, meant: str) -> None:
+    options: dict[str, Any] = {name: 4}
+    with pytest.raises(TypeError, match=f"unknown option '{name}'; did you mean {meant}?"):
+        requests.generate_request("text", **options)
+
+
 @pytest.mark.parametrize("name", ["beam", "options", "timeout_s"])
 def test_an_unknown_option_is_a_mistake_in_the_program(name: str) -> None:
     options: dict[str, Any] = {name: 4}

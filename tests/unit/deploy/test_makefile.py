@@ -1,6 +1,7 @@
-"""The Makefile says what it downloads before it does: pip is silent for minutes."""
+"""What the Makefile says before pip starts: what it downloads, and which Python is too old."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,21 @@ def test_nothing_is_announced_where_nothing_is_downloaded(tmp_path: Path) -> Non
     command = ["make", "--dry-run", "serve", f"SERVE_VENV={tmp_path / 'SERVE_VENV'}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Installing" not in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["demo", "install"])
+def test_a_python_that_is_too_old_is_refused_before_an_environment_is_made(
+    verb: str, tmp_path: Path
+) -> None:
+    python = tmp_path / "python3.10"
+    python.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.version_info = (3, 10, 13)\nexec(sys.argv[2])\n"
+    )
+    python.chmod(0o755)
+    environments = [f"{name}={tmp_path / name}" for name in ("VENV", "SERVE_VENV")]
+    command = ["make", verb, f"PYTHON={python}", *environments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"needs Python 3.11 or later, but {python} is 3.10; name another" in done.stderr
+    assert f"make {verb} PYTHON=" in done.stderr
+    assert not list(tmp_path.glob("*VENV"))

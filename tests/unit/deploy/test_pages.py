@@ -61,9 +61,9 @@ SAMPLES = {
 """What is shown or run beside the pages: pictures, examples, configuration, help."""
 MODELS = {
     folder.name: {int(version.name) for version in folder.iterdir()}
-    for folder in ROOT.glob("models/*/")
+    for folder in ROOT.glob("models/??-??/")
 }
-"""The versions of each shipped model."""
+"""The versions of each shipped model; `numbers`, which the README trains, is not shipped."""
 PAST = ("models/README.md", "recipes/README.md", "docs/training.md", "docs/benchmarks.md")
 """Pages whose text, but not their commands, tells of versions that are gone."""
 

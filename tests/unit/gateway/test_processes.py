@@ -183,7 +183,7 @@ def test_a_shared_port_is_for_those_who_share_it() -> None:
         ):
             socket.create_connection(("127.0.0.1", port)).close()
             for take in (shared_port, listener_at):
-                with pytest.raises(OptionError, match=f"--port: .*:{port} cannot be had: another"):
+                with pytest.raises(OptionError, match=f"--port: cannot listen .*:{port}: another"):
                     take("127.0.0.1", port, "--port")
 
 

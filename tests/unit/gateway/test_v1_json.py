@@ -46,6 +46,7 @@ def test_what_is_no_number_is_a_text() -> None:
         ("[1]", "", "not a JSON object"),
         ("[" * 100_000, "", "nested too deeply"),
         ('{"text": "a"}', "text", "unknown field; the fields are model, version, source, options"),
+        ('{"target_language": "de"}', "target_language", "did you mean options.target_language?"),
         ('{"options": {"beam": 2}}', "options.beam", "did you mean beam_size?"),
         ('{"options": {"wings": 2}}', "options.wings", "/docs lists"),
         (

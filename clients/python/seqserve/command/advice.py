@@ -1,5 +1,7 @@
 """Turns an error or a source into advice for the user of a command, or into the end of a run."""
 
+import os
+
 from seqserve import errors
 
 _NO_SERVER = "Is a server running there? `seqserve serve` starts one, --target names another."
@@ -63,10 +65,12 @@ def advice_on(error: errors.SeqserveError) -> str:
     return _TOKEN if isinstance(error, errors.Unauthenticated) else ""
 
 
-def advice_on_text(text: str, segmentation: str | None) -> str:
-    """Returns what is wrong with sending a text undivided; empty if nothing is."""
+def advice_on_text(text: str, segmentation: str | None, *, is_argument: bool = False) -> str:
+    """Returns what may be wrong with a text, of the command line or of a file; empty if nothing."""
     import re  # not before interrupts are handled
 
+    if is_argument and os.path.isfile(text):
+        return "is the name of a file, but is sent as a text: --file answers the lines of a file"
     return _UNDIVIDED if segmentation == "none" and re.search(_SENTENCES, text) else ""
 
 

@@ -52,7 +52,9 @@ class SourceFile:
             data = open(0 if is_standard_input else path, "rb", closefd=not is_standard_input)  # noqa: SIM115
             self._head = data.peek(HEAD_BYTES)[:HEAD_BYTES]
         except OSError as error:
-            raise OptionError(f"{self.name}: {error.strerror}") from None
+            is_text = isinstance(error, FileNotFoundError) and not option and " " in self.name
+            hint = "; `seqserve generate` takes texts" if is_text else ""
+            raise OptionError(f"{self.name}: {error.strerror}{hint}") from None
         told = marked(self._head)
         if fallback and encoding == "utf-8" and can_be_read_twice(path):
             encoding = _encoding_of(path, fallback)

@@ -198,10 +198,13 @@ def _answer(
 
 def _sources(options: GenerateCommandOptions, writer: AnswerWriter) -> Iterator[Passage]:
     segmentation, is_reported = options.decoding().get("segmentation"), False
-    for source in _texts(options) if options.texts else _lines(options, writer):
-        if not is_reported and (advice := advice_on_text(source.text, segmentation)):
-            writer.report(source.line, advice)
-            is_reported = True
+    is_argument = bool(options.texts)
+    for source in _texts(options) if is_argument else _lines(options, writer):
+        if not is_reported:
+            advice = advice_on_text(source.text, segmentation, is_argument=is_argument)
+            is_reported = bool(advice)
+            if advice:
+                writer.report(source.line, advice)
         yield source
 
 

@@ -84,7 +84,8 @@ class Report:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in self._copied.items())
         copied = f"{self._copied.total():,} copied" + (f" ({reasons})" if reasons else "")
         warned = f", {self.warned:,} warned of" if self.warned else ""
-        return f"{self.translated:,} passages translated, {copied}, {self.left:,} left{warned}"
+        passages = "passage" if self.translated == 1 else "passages"
+        return f"{self.translated:,} {passages} translated, {copied}, {self.left:,} left{warned}"
 
 
 def _list(places: list[dict[str, Any]], passage: Passage, reason: str, part: str) -> None:

@@ -25,7 +25,7 @@ def seqserve(server: FakeServer, capsys: pytest.CaptureFixture[str], reports: li
     def run(command: str, *argv: object) -> tuple[int, str, str]:
         status = main([command, "--target", server.target, *map(str, argv)])
         streams = capsys.readouterr()
-        of_files = re.compile(r"^seqserve: .* passages translated, .*\n", re.MULTILINE)
+        of_files = re.compile(r"^seqserve: .* passages? translated, .*\n", re.MULTILINE)
         reports.extend(of_files.findall(streams.err))
         return status, streams.out, of_files.sub("", streams.err)
 

@@ -309,6 +309,14 @@ def test_a_source_that_the_model_cannot_read_is_warned_of(run: Run, form: list[s
     )
 
 
+def test_the_name_of_a_file_as_a_text_is_warned_of(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "source.txt"
+    path.write_text("It rains.\n")
+    status, out, err = run(str(path))
+    assert (status, out) == (0, f"{path}\n".upper())
+    assert err.startswith("seqserve: text 1: is the name of a file") and "--file" in err
+
+
 @pytest.mark.parametrize("form", [[], ["--stream"], ["--json"]])
 def test_sentences_that_go_as_one_text_are_warned_of_once(run: Run, form: list[str]) -> None:
     texts = ["It rains.", "It rains. We stay.", "It rains. We stay here."]

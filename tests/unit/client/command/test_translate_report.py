@@ -21,7 +21,7 @@ def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str
     assert seqserve("translate", *argv)[0] == 1
     assert reports == [
         f"seqserve: {page}: 2 passages translated, 2 copied (no letter 1, code 1), 0 left\n",
-        f"seqserve: {notes}: 1 passages translated, 0 copied, 1 left\n",
+        f"seqserve: {notes}: 1 passage translated, 0 copied, 1 left\n",
     ]
     left = {"line": 2, "text": "fail INTERNAL", "reason": "INTERNAL: internal, says the fake"}
     copied = {"no letter": 1, "code": 1}
@@ -40,7 +40,7 @@ def test_passages_that_no_model_reads(seqserve: Run, tmp_path: Path, reports: li
     status, _, err = seqserve("translate", page, "-o", out)
     assert (status, out.read_text()) == (1, "A\n\nмоя *земля*\n")
     assert "line 3: the model does not read its script, or has no answer" in err
-    assert reports == [f"seqserve: {page}: 1 passages translated, 0 copied, 1 left\n"]
+    assert reports == [f"seqserve: {page}: 1 passage translated, 0 copied, 1 left\n"]
 
 
 def test_passages_whose_numbers_differ_or_whose_translation_is_cut_are_listed(
