@@ -71,7 +71,7 @@ def _nested(edits: Iterable[_Edit], source: str) -> Iterator[_Edit]:
     opened: list[tuple[str, _Edit]] = []
     for edit in sorted(edits, key=lambda edit: edit.source):
         name = TAG.fullmatch(source, *edit.source)
-        if name and source[edit.source.begin + 1] != "/":
+        if name and source[edit.source.begin + 1] != "/" and f"</{name[1]}>" in source:
             opened.append((name[1], edit))
             continue
         if name and opened and opened[-1][0] == name[1]:
@@ -103,8 +103,9 @@ class _Places:
         self._text, self._source, self._links = text, source, links
         self._read = {span: text_read(source, read, span) for span in spans}
         self._is_taken = bytearray(len(text))
-        begins = [span.begin for span in spans]
-        self._origins = [_origin(link.source, spans, begins) for link in links]
+        read_spans = [*filter(self._read.get, spans)]
+        begins = [span.begin for span in read_spans]
+        self._origins = [_origin(link.source, read_spans, begins) for link in links]
         """The kept span of each token's source place; None if it has none."""
 
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:

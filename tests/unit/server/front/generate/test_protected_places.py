@@ -60,6 +60,10 @@ def test_a_closing_tag_comes_after_its_opening_one() -> None:
     assert message.text == "<b> zwei </b> eins"
     assert placements(message) == [GENERATED, GENERATED]
     assert [each.target_begin for each in message.kept] == [0, 9]
+    message = kept(
+        "<b> one <br> x </b> two", "</b> zwei <br> <b> eins", None, "<b>", "<br>", "</b>"
+    )
+    assert message.text == "<b> zwei <br> </b> eins"
 
 
 def test_what_the_model_wrote_stays() -> None:
