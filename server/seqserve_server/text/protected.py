@@ -99,6 +99,7 @@ def without(text: str, spans: Sequence[Span]) -> str:
 _CLOSING = re.compile(r"</([\w:.-]+)>")
 TAG = re.compile(r"</?([\w:.-]+)(?:\s[^<>]*)?(?<!/)>")
 """A tag that encloses text, with its name."""
+_BETWEEN = re.compile(r"</[^<>]*><[^/]")
 UNREAD = "\N{SOFT HYPHEN}"
 """Fills what no model reads: it is left out of what is tokenized."""
 
@@ -106,16 +107,21 @@ UNREAD = "\N{SOFT HYPHEN}"
 def without_tags(text: str, read: str, spans: Sequence[Span]) -> str:
     """Replaces what a model reads of a text for its protected tags that enclose words.
 
-    A model reads a word next to a sign otherwise than after a space. A tag next to white space, or
-    next to another tag, becomes spaces, any other one soft hyphens, which no model reads.
+    A model reads a word next to a sign otherwise than after a space. Tags next to white space, or
+    between two elements, become spaces, any others soft hyphens, which no model reads.
     """
     closed = {*_CLOSING.findall(text)} - {"code", "kbd"}
-    characters = list(read)
+    runs: list[Span] = []
     for begin, end in spans:
         if (tag := TAG.fullmatch(text, begin, end)) and tag[1] in closed:
-            around = text[begin - 1 : begin] + text[end : end + 1]
-            is_apart = len(around) < 2 or any(each.isspace() or each in "<>" for each in around)
-            characters[begin:end] = (" " if is_apart else UNREAD) * (end - begin)
+            if runs and runs[-1].end == begin:
+                begin = runs.pop().begin
+            runs.append(Span(begin, end))
+    characters = list(read)
+    for begin, end in runs:
+        around = text[begin - 1 : begin].strip() and text[end : end + 1].strip()
+        is_within = around and not _BETWEEN.search(text, begin, end)
+        characters[begin:end] = (UNREAD if is_within else " ") * (end - begin)
     return "".join(characters)
 
 

@@ -154,7 +154,8 @@ class _Places:
         is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
         front = " " if is_apart and at and not text[at - 1].isspace() else ""
         follows = source[span.end : span.end + 1]
-        if is_apart and text[at : at + 1] == " " and not follows.isspace():
+        is_opening = source[span.begin] == "<" and not source.startswith("</", span.begin)
+        if (is_apart or is_opening) and text[at : at + 1] == " " and not follows.isspace():
             at, front = at + 1, ""
         back = " " if follows.isspace() and at < len(text) and text[at].isalnum() else ""
         return _Edit(Span(at, at), span, generation_pb2.PLACEMENT_INSERTED, front, back)
