@@ -254,7 +254,8 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
         is_edited[begin:end] = b"\1" * (end - begin)
     rest = deque(link for link in links if not any(is_edited[slice(*link.target)]))
     for edit in [*edits, None]:
-        until = len(text) if edit is None else edit.target.begin
+        # What is inserted within a duplicate comes after it.
+        until = len(text) if edit is None else max(read, edit.target.begin)
         shift = length - read
         while rest and rest[0].target.end <= until:
             moved.append(rest.popleft().moved(0, shift))
@@ -269,7 +270,7 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
             length = end + len(edit.after)
             kept.append(_kept(edit, source, Span(begin, end)))
             moved.append(Link(edit.source, Span(begin, end)))
-        read = edit.target.end
+        read = max(read, edit.target.end)
     message.text = "".join(parts)
     message.kept.extend(kept)
     message.alignment.CopyFrom(message_of(moved))

@@ -86,6 +86,12 @@ def test_a_closing_tag_comes_after_its_opening_one() -> None:
     assert message.text == "<b> zwei <br> </b> eins"
 
 
+def test_what_is_inserted_at_a_duplicate_has_its_own_place() -> None:
+    message = kept("{a} x {b}y", "{a} x {a}.", [0, 1, 0], "{a}", "{b}")
+    assert message.text == "{a} x{b}."
+    assert placements(message) == [GENERATED, INSERTED]
+
+
 def test_what_the_model_wrote_stays() -> None:
     message = kept("Hello {a} and {b}", "Hallo {a} und {b}", [0, 1, 2, 3], "{a}", "{b}")
     assert message.text == "Hallo {a} und {b}"
