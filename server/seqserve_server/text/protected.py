@@ -8,7 +8,7 @@ from functools import cache
 from seqserve.words import PLACEHOLDER, has_words
 from seqserve_server.text.splitting import Span
 
-_WORD = re.compile(r"\w")
+_WITHIN = re.compile(r"\w\w")
 _TLDS = "com|org|net|info|edu|gov|io|dev|app|ai|eu|de|at|ch|uk|fr|es|it|nl|pl|pt|br|cz|ru|jp|kr|cn"
 _EXTENSIONS = (
     "txt|md|pdf|docx?|xlsx?|pptx?|odt|ods|epub|csv|tsv|json|xml|ya?ml|toml|ini|cfg|conf|log|sql|db|html?"
@@ -58,7 +58,12 @@ _SIGN = re.compile(
 
 # Some scripts put no space between a word of Latin letters and others: example.com에서.
 _UNSPACED = "[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]"
-_PARTICLE = re.compile(rf"(?<=[A-Za-z0-9_]){_UNSPACED}|{_UNSPACED}(?=[A-Za-z_])")
+_PARTICLE = re.compile(
+    rf"(?<=[A-Za-z0-9_]){_UNSPACED}(?!\w{{0,40}}\.[A-Za-z])|{_UNSPACED}(?=[A-Za-z]|__)"
+)
+_BORDER = re.compile(rf"[A-Za-z0-9_]{_UNSPACED}|{_UNSPACED}[A-Za-z]")
+# Folders, files and topics may be named so: /사용자a/b, 2024_보고서.pdf, #K팝.
+_PARTICLES = re.compile(rf"(?:[/\\]|(?<!_)_){_UNSPACED}\w*|#\w+|({_PARTICLE.pattern})")
 
 
 def protected_spans(
@@ -70,7 +75,7 @@ def protected_spans(
     """
     overlapping = [*others, *(span for each in texts for span in occurrences(each, text))]
     if has_placeholders and _SIGN.search(text):
-        read = text if text.isascii() else _PARTICLE.sub(" ", text)
+        read = text if text.isascii() else _PARTICLES.sub(lambda m: " " if m[1] else m[0], text)
         overlapping += [Span(*match.span()) for match in _placeholders().finditer(read)]
     spans: list[Span] = []
     for span in sorted(overlapping, key=lambda span: (span.begin, -span.end)):
@@ -94,18 +99,30 @@ def without(text: str, spans: Sequence[Span]) -> str:
 _CLOSING = re.compile(r"</([\w:.-]+)>")
 TAG = re.compile(r"</?([\w:.-]+)(?:\s[^<>]*)?(?<!/)>")
 """A tag that encloses text, with its name."""
+_BETWEEN = re.compile(r"</[^<>]*><[^/]")
+UNREAD = "\N{SOFT HYPHEN}"
+"""Fills what no model reads: it is left out of what is tokenized."""
 
 
-def with_spaces_for_tags(text: str, read: str, spans: Sequence[Span]) -> str:
-    """Writes spaces in what a model reads of a text for its protected tags that enclose words.
+def without_tags(text: str, read: str, spans: Sequence[Span]) -> str:
+    """Replaces what a model reads of a text for its protected tags that enclose words.
 
-    A model reads a word next to a sign otherwise than after a space.
+    A model reads a word next to a sign otherwise than after a space. Tags next to white space, or
+    between two elements, become spaces, any others soft hyphens, which no model reads.
     """
     closed = {*_CLOSING.findall(text)} - {"code", "kbd"}
+    runs: list[Span] = []
     for begin, end in spans:
         if (tag := TAG.fullmatch(text, begin, end)) and tag[1] in closed:
-            read = read[:begin] + " " * (end - begin) + read[end:]
-    return read
+            if runs and runs[-1].end == begin:
+                begin = runs.pop().begin
+            runs.append(Span(begin, end))
+    characters = list(read)
+    for begin, end in runs:
+        around = text[begin - 1 : begin].strip() and text[end : end + 1].strip()
+        is_within = around and not _BETWEEN.search(text, begin, end)
+        characters[begin:end] = (UNREAD if is_within else " ") * (end - begin)
+    return "".join(characters)
 
 
 def is_missing(text: str, source: str, spans: Sequence[Span], read: str) -> bool:
@@ -120,7 +137,7 @@ def is_missing(text: str, source: str, spans: Sequence[Span], read: str) -> bool
 def text_read(source: str, read: str, span: Span) -> str:
     """Returns what a model has read for a span: its text, a name and spaces, or nothing."""
     own = read[slice(*span)]
-    return own if own == source[slice(*span)] else own.strip()
+    return own if own == source[slice(*span)] else own.strip(f" {UNREAD}")
 
 
 def occurrences(kept: str, text: str) -> Iterator[Span]:
@@ -133,5 +150,5 @@ def occurrences(kept: str, text: str) -> Iterator[Span]:
 
 
 def _is_in_word(text: str, place: int) -> bool:
-    is_within = _WORD.match(text[place - 1 : place]) and _WORD.match(text[place : place + 1])
-    return bool(is_within) and not _PARTICLE.match(text, place)
+    around = text[max(0, place - 1) : place + 1]
+    return bool(_WITHIN.fullmatch(around)) and not _BORDER.fullmatch(around)

@@ -32,9 +32,10 @@ _OF_SOURCE = re.compile(
     r"\s(?:lang|altLang|noProof|dirty|err|smtClean)\s*=\s*(?:\"[^\"]*\"|'[^']*')"
 )
 # Styles of code, of pandoc, LibreOffice and Word.
+_STYLE = r"<(?:[^\s<>/:]+:)?{}\s[^<>]*[\"'](?:{})[\"']"
 _CODE_STYLES = {
-    "w:p": re.compile(r"pStyle\s[^<>]*\"(?:SourceCode|HTMLPreformatted)\""),
-    "w:r": re.compile(r"rStyle\s[^<>]*\"(?:HTMLCode|SourceText|VerbatimChar)\""),
+    "w:p": re.compile(_STYLE.format("pStyle", "SourceCode|HTMLPreformatted")),
+    "w:r": re.compile(_STYLE.format("rStyle", "HTMLCode|SourceText|VerbatimChar")),
 }
 _PLACEHOLDER = re.compile(r"<(?:[^\s<>/:]+:)?ph[\s/>]")
 # How sheets write characters that XML cannot have, such as carriage returns.

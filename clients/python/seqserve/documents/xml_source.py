@@ -275,7 +275,7 @@ def read_text(raw: str) -> str:
 
 XML = Syntax(read=read_text, write=escaped, escape=_REFERENCE, keeps_space=True)
 """How XML writes texts."""
-VALUE = XML._replace(write=html.escape)
+VALUE = XML._replace(write=lambda text: html.escape(text).replace("\n", "&#10;"))
 """How it writes them in tags."""
 IN_CDATA = Syntax(str, lambda text: text.replace("]]>", "]]]]><![CDATA[>"), keeps_space=True)
 """How it writes them in a section of CDATA."""

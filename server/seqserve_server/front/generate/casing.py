@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.front.generate.records import Asked, Feature, Part, has_prefix
-from seqserve_server.text.protected import without
+from seqserve_server.text.protected import UNREAD, without
 from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -68,18 +68,19 @@ def _is_all_caps(part: Part) -> bool:
 _QUOTES = str.maketrans("«»", '""')
 # Brackets that are not after a space alone.
 _JOINED = re.compile(r"\S\(|\( ")
-_BRACKET = re.compile(r"(?<=\S) \((?=[^\W\d_])")
+_BRACKET = re.compile(rf"(?<=\S) \((?={UNREAD}*[^\W\d_])")
 _MOVED = re.compile(r"\( ?")
 
 
 def _with_spaces_after_brackets(text: str, protected: Sequence[Span]) -> str:
     """Moves the space before a bracket behind it; other characters keep their places."""
-    begins = {span.begin for span in protected}
+    begins = {span.begin for span in protected if text[span.begin] != UNREAD}
     return _BRACKET.sub(lambda each: each[0] if each.end() in begins else "( ", text)
 
 
 def _has_moved(part: Part) -> bool:
-    return "( " in part.text and "( " not in part.original
+    places = (match.start() for match in re.finditer(r"\( ", part.text))
+    return any(part.original.startswith(" (", place) for place in places)
 
 
 def _with_spaces_before_brackets(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from seqserve_server.front.generate.alignment import Alignment
 from seqserve_server.front.generate.protected_places import restore
 from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
 from seqserve_server.text.foreign import foreign_words, with_names
-from seqserve_server.text.protected import is_missing, protected_spans, with_spaces_for_tags
+from seqserve_server.text.protected import is_missing, protected_spans, without_tags
 
 _MAX_CHARACTERS = 256
 _CHARACTER_BYTES = 4
@@ -44,7 +44,7 @@ class _Protected(Feature):
         if named := sorted({*foreign}.intersection(spans)):
             part = part._replace(text=with_names(text, named, tokenizer))
         if "</" in text and tokenizer.encode("a  a") == tokenizer.encode("a a"):
-            part = part._replace(text=with_spaces_for_tags(text, part.text, spans))
+            part = part._replace(text=without_tags(text, part.text, spans))
         return part._replace(protected=spans) if spans else part
 
     def max_bytes(self, part: Part) -> int:

@@ -71,7 +71,7 @@ def _nested(edits: Iterable[_Edit], source: str) -> Iterator[_Edit]:
     opened: list[tuple[str, _Edit]] = []
     for edit in sorted(edits, key=lambda edit: edit.source):
         name = TAG.fullmatch(source, *edit.source)
-        if name and source[edit.source.begin + 1] != "/":
+        if name and source[edit.source.begin + 1] != "/" and f"</{name[1]}>" in source:
             opened.append((name[1], edit))
             continue
         if name and opened and opened[-1][0] == name[1]:
@@ -103,8 +103,9 @@ class _Places:
         self._text, self._source, self._links = text, source, links
         self._read = {span: text_read(source, read, span) for span in spans}
         self._is_taken = bytearray(len(text))
-        begins = [span.begin for span in spans]
-        self._origins = [_origin(link.source, spans, begins) for link in links]
+        read_spans = [*filter(self._read.get, spans)]
+        begins = [span.begin for span in read_spans]
+        self._origins = [_origin(link.source, read_spans, begins) for link in links]
         """The kept span of each token's source place; None if it has none."""
 
     def generated(self, spans: Sequence[Span]) -> list[_Edit]:
@@ -153,7 +154,8 @@ class _Places:
         is_apart = source[span.begin - 1 : span.begin].isspace() or not span.begin
         front = " " if is_apart and at and not text[at - 1].isspace() else ""
         follows = source[span.end : span.end + 1]
-        if is_apart and text[at : at + 1] == " " and not follows.isspace():
+        is_opening = source[span.begin] == "<" and not source.startswith("</", span.begin)
+        if (is_apart or is_opening) and text[at : at + 1] == " " and not follows.isspace():
             at, front = at + 1, ""
         back = " " if follows.isspace() and at < len(text) and text[at].isalnum() else ""
         return _Edit(Span(at, at), span, generation_pb2.PLACEMENT_INSERTED, front, back)
@@ -252,7 +254,8 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
         is_edited[begin:end] = b"\1" * (end - begin)
     rest = deque(link for link in links if not any(is_edited[slice(*link.target)]))
     for edit in [*edits, None]:
-        until = len(text) if edit is None else edit.target.begin
+        # What is inserted within a duplicate comes after it.
+        until = len(text) if edit is None else max(read, edit.target.begin)
         shift = length - read
         while rest and rest[0].target.end <= until:
             moved.append(rest.popleft().moved(0, shift))
@@ -267,7 +270,7 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
             length = end + len(edit.after)
             kept.append(_kept(edit, source, Span(begin, end)))
             moved.append(Link(edit.source, Span(begin, end)))
-        read = edit.target.end
+        read = max(read, edit.target.end)
     message.text = "".join(parts)
     message.kept.extend(kept)
     message.alignment.CopyFrom(message_of(moved))

@@ -74,7 +74,7 @@ def _in_other_units(
         is_other = bool(own and others) and own.isdisjoint(others)
         sign = are_known and _SIGN.search(source, max(0, one.begin - 4))
         if sign and sign.start() <= one.end + 1:
-            is_other |= not any(size in sizes_in(target, kind) for kind, size in own)
+            is_other |= bool(own) and not any(size in sizes_in(target, kind) for kind, size in own)
         if one.kind in ("day", "month", "year"):
             around = f"{target[: other.begin][-2:]}#{target[other.end :][:4]}"
             is_other |= bool(_PRICE.search(around))

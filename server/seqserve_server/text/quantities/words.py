@@ -5,7 +5,8 @@ import tomllib
 from collections.abc import Collection, Iterator
 from decimal import Decimal
 from functools import cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import numeric
@@ -147,8 +148,10 @@ _LONGEST_DECIMAL = 40
 
 def scale_at(text: str, language: str) -> Decimal:
     """Returns the value of a word that multiplies the number before it, such as million; or 1."""
-    if text[:1] in _SCALES or not is_known(language):
-        return Decimal(_SCALES.get(text[:1], 1))
+    scales = [_SCALES[each] for each in takewhile(_SCALES.__contains__, text)]
+    if scales or not is_known(language):
+        # "천만"
+        return Decimal(prod(scales))
     pattern, values, _ = _numerals(language)
     match = pattern.match(text.lower())
     value = values[match.lastindex or 0] if match else Decimal(1)

@@ -8,6 +8,7 @@ import pytest
 from seqserve.documents.formats import Format
 
 from .marking import CUE, passages_of
+from .test_office import docx_document
 
 SIZES = (4_000, 16_000)
 PATIENCE_S = 0.5
@@ -75,6 +76,12 @@ def cpu_of(kind: Format, document: str) -> float:
     used_s = time.thread_time() - begin
     gc.enable()
     return used_s
+
+
+@pytest.mark.slow
+def test_styles_of_office_documents_are_found_in_one_pass() -> None:
+    form = f'<w:pPr w:x="{"pStyle " * 20_000}"/>'
+    assert cpu_of(Format.DOCX, docx_document(f"<w:p>{form}</w:p>")) < 4 * PATIENCE_S
 
 
 @pytest.mark.slow

@@ -108,7 +108,7 @@ def test_the_raised_ending_of_an_ordinal_number_becomes_plain() -> None:
 
 
 def test_text_in_a_style_of_code_stays() -> None:
-    code = run("make x", '<w:rPr><w:rStyle w:val="VerbatimChar"/></w:rPr>')
+    code = run("make x", "<w:rPr><w:rStyle w:val='VerbatimChar'/></w:rPr>")
     block = f'<w:p><w:pPr><w:pStyle w:val="SourceCode"/></w:pPr>{run("def x():")}</w:p>'
     # The format of the end of a paragraph is not that of its text.
     mark = '<w:pPr><w:rPr><w:rStyle w:val="VerbatimChar"/></w:rPr></w:pPr>'

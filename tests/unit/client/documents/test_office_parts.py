@@ -226,8 +226,10 @@ def test_the_texts_of_a_picture_are_translated(
 
 @pytest.mark.parametrize("content", ["/>", "><text:p>a word</text:p></table:table-cell>"])
 def test_the_value_of_a_cell_is_translated_as_programs_show_it(content: str) -> None:
-    text = odf(f'<table:table-cell office:string-value="a &quot;word&quot;"{content}')
-    expected = text.replace("a word", "A WORD").replace("a &quot;word", "A &quot;WORD")
+    text = odf(f'<table:table-cell office:string-value="a &quot;word&quot;&#10;b"{content}')
+    expected = text.replace("a word", "A WORD").replace(
+        "a &quot;word&quot;&#10;b", "A &quot;WORD&quot;&#10;B"
+    )
     assert in_capitals(passages_of(Format.ODS, text)) == expected
 
 

@@ -15,6 +15,7 @@ from seqserve_server.front.generate.casing import (
     uppercase,
     usual_letters,
 )
+from seqserve_server.front.generate.protected import protected
 from seqserve_server.text.protected import protected_spans
 from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import Tokenizer
@@ -100,6 +101,15 @@ def test_a_word_after_a_bracket_is_read_as_after_a_space() -> None:
         "We met Anna( my sister) and Tom( her son).",
         True,
     )
+    # Tags become spaces or nothing before, and are not brackets that have moved.
+    protects = protected(asked(model=echo_model(manifest(), tokenizer), keep_placeholders=True))
+    assert protects
+    tagged, call = (
+        feature.read(protects.read(part(each)))
+        for each in ["Anna (<b>my</b> sister)", "call f(<i> x</i>)"]
+    )
+    assert tokenizer.encode(tagged.text) == tokenizer.encode("Anna( my sister)")
+    assert (feature.rewrites(tagged), feature.rewrites(call)) == (True, False)
     text = "Anna( meine Schwester) und Tom(ihr Sohn ( sic))"
     message = generation_pb2.Hypothesis(text=text)
     message.alignment.target_begins.append(text.index("Sohn"))

@@ -7,6 +7,7 @@ from tests.unit.server.front.generate.asking import asked, part, refusal
 
 from seqserve_server.front.generate.protected import protected
 from seqserve_server.front.generate.records import without
+from seqserve_server.text.protected import text_read
 from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -71,6 +72,18 @@ def test_a_particle_does_not_belong_to_what_it_follows(placeholder: str) -> None
     assert kept(f"{placeholder}에서 봐요") == [placeholder]
     assert kept(f"打开{placeholder}文件") == [placeholder]
     assert kept(f"오늘 {placeholder}를", placeholder, keep_placeholders=False) == [placeholder]
+    assert kept(f"打开{placeholder}文件", placeholder, keep_placeholders=False) == [placeholder]
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    [
+        *("2024_보고서.pdf", "보고서_2024.txt", "README파일.md", "K팝_list.csv", "#K팝"),
+        *("__NAME__", "C:\\문서a\\b.txt", "/home/사용자a/파일", "https://a.example/서울_지하철"),
+    ],
+)
+def test_a_name_with_letters_of_several_scripts_is_whole(placeholder: str) -> None:
+    assert kept(f"오늘 {placeholder} 봐요") == [placeholder]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +109,15 @@ def test_a_word_in_tags_is_read_as_after_a_space() -> None:
     read = feature.read(part('I <b class="a">love</b> it.<br>Press <kbd>C</kbd> or <x/>{b}.'))
     assert read.text == f"I {'':13}love{'':4} it.<br>Press <kbd>C</kbd> or <x/>{{b}}."
     assert len(read.protected) == 7
+    for text, plain in [
+        ("Call f(<b>x</b>), <i>Tom</i>.", "Call f(x), Tom."),
+        ("<li>Milk</li><li>Bread</li>", "Milk Bread"),
+        ("<br><b><i>Tom</i></b>, <i>I</i>", "<br>Tom, I"),
+    ]:
+        read = feature.read(part(text))
+        assert tokenizer.encode(read.text) == tokenizer.encode(plain)
+        tags = {text_read(text, read.text, span) for span in read.protected}
+        assert tags <= {"", "<br>"}
 
 
 def test_texts_of_the_caller_are_whole_words_and_the_longest() -> None:

@@ -42,17 +42,37 @@ def placements(message: pb.Hypothesis) -> list[pb.Placement]:
     return [each.placement for each in message.kept]
 
 
-def test_tags_that_were_read_as_spaces_enclose_the_translations_of_their_words() -> None:
-    source, read = "I <b>love</b> you.", "I    love     you."
+@pytest.mark.parametrize(
+    ("source", "read", "spans", "expected"),
+    [
+        (
+            "I <b>love</b> you.",
+            "I    love     you.",
+            [Span(2, 5), Span(9, 13)],
+            "Ich <b>liebe</b> dich.",
+        ),
+        (
+            "I <b><i>love</i> you</b>.",
+            "I       love     you\xad\xad\xad\xad.",
+            [Span(2, 5), Span(5, 8), Span(12, 16), Span(20, 24)],
+            "Ich <b><i>liebe</i> dich</b>.",
+        ),
+    ],
+)
+def test_tags_that_were_not_read_enclose_the_translations_of_their_words(
+    source: str, read: str, spans: list[Span], expected: str
+) -> None:
     message = pb.Hypothesis(text="Ich liebe dich.", stop_reason=pb.STOP_REASON_EOS)
-    for one, other in zip(_WORD.finditer(read), _WORD.finditer(message.text), strict=True):
+    # A token has the space before it, and what is not read there.
+    tokens = re.finditer(r"(?:\s\xad*)?\w+", read)
+    for one, other in zip(tokens, re.finditer(r"\w+", message.text), strict=True):
         message.alignment.source_begins.append(one.start())
         message.alignment.source_ends.append(one.end())
         message.alignment.target_begins.append(other.start())
         message.alignment.target_ends.append(other.end())
-    restore(message, source, [Span(2, 5), Span(9, 13)], read)
-    assert message.text == "Ich <b>liebe</b> dich."
-    assert placements(message) == [INSERTED, INSERTED]
+    restore(message, source, spans, read)
+    assert message.text == expected
+    assert placements(message) == [INSERTED] * len(spans)
 
 
 def test_a_closing_tag_comes_after_its_opening_one() -> None:
@@ -60,6 +80,16 @@ def test_a_closing_tag_comes_after_its_opening_one() -> None:
     assert message.text == "<b> zwei </b> eins"
     assert placements(message) == [GENERATED, GENERATED]
     assert [each.target_begin for each in message.kept] == [0, 9]
+    message = kept(
+        "<b> one <br> x </b> two", "</b> zwei <br> <b> eins", None, "<b>", "<br>", "</b>"
+    )
+    assert message.text == "<b> zwei <br> </b> eins"
+
+
+def test_what_is_inserted_at_a_duplicate_has_its_own_place() -> None:
+    message = kept("{a} x {b}y", "{a} x {a}.", [0, 1, 0], "{a}", "{b}")
+    assert message.text == "{a} x{b}."
+    assert placements(message) == [GENERATED, INSERTED]
 
 
 def test_what_the_model_wrote_stays() -> None:

@@ -222,6 +222,7 @@ SAME = {
         ("25 students for 12 months", "스물다섯 명의 학생이 열두 달"),
         ("8 billion people in the 1980s", "80년대에 80억 명"),
         ("5 km and -5 degrees", "5km와 영하 5도"),
+        ("50 million won at km 5", "km 5에서 5천만 원"),
     ],
     ("de", "fr"): [("um 14.30 Uhr", "à 14h30")],
     ("en", "ar"): [("In 2019 there were 450.", "في ٢٠١٩ كان هناك ٤٥٠.")],
