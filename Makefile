@@ -36,7 +36,7 @@ serve: $(SERVE_VENV)/.ready ## Serve models/ on localhost:50051, metrics on loca
 install: $(VENV)/.ready ## Set up .venv with everything for development.
 
 # Importing the engines that tests and benchmarks compare with takes longer than the tests themselves.
-unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with other engines: a minute on two cores.
+unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with other engines: two to four minutes on two cores.
 	$(BIN)/pytest tests/unit --ignore tests/unit/bench --ignore-glob '*/test_reference_*' -m 'not slow and not parity' \
 	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 

@@ -78,6 +78,10 @@ def _in_other_units(
         if one.kind in ("day", "month", "year"):
             around = f"{target[: other.begin][-2:]}#{target[other.end :][:4]}"
             is_other |= bool(_PRICE.search(around))
+        # No clock shows it: gate 77 at 8:20, um 77 Uhr von Tor 8:20.
+        is_other |= (
+            len(one.digits) == 2 and one.digits > "24" and bool(_HOUR.match(target, other.end))
+        )
         is_signed = _is_negative(one, source)
         if is_signed != _is_negative(other, target):
             is_other |= not _BELOW.search(target if is_signed else source)
@@ -96,6 +100,7 @@ def _with_unit(quantity: Quantity, text: str) -> Quantity:
 
 
 _BEFORE = re.compile(r"(?:[-−]?[€$£¥] ?|\b(?:eur|usd|gbp|jpy|chf|pln) |(?<!\S)[-−])\Z")
+_HOUR = re.compile(r"[ \u00a0]?(?:uhr\b|o'clock\b|[ap]\.? ?m\b|시(?!간))")
 _AFTER = re.compile(r"[ \u00a0\u202f-]?(?:[%‰€$£¥]|°? ?[^\W\d_]{1,15})")
 
 

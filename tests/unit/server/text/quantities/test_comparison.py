@@ -310,6 +310,7 @@ def shown(source: str, target: str, one: str = "en", other: str = "de") -> list[
         ("5 km in 20 minutes", "5 Meter in 20 Minuten", [("5 km", "5 Meter")]),
         ("5 km in 20 minutes", "Um 5 in 20 Minuten", [("5 km", "5")]),
         ("The PIN is 0042.", "Die PIN ist 042.", [("0042", "")]),
+        ("from gate 77 at 8:20", "um 77 Uhr von Tor 8:20", [("77", "77 Uhr")]),
     ],
 )
 def test_what_differs_is_found_in_both_texts(
