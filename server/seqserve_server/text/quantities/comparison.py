@@ -79,9 +79,8 @@ def _in_other_units(
             around = f"{target[: other.begin][-2:]}#{target[other.end :][:4]}"
             is_other |= bool(_PRICE.search(around))
         # No clock shows it: gate 77 at 8:20, um 77 Uhr von Tor 8:20.
-        is_other |= (
-            len(one.digits) == 2 and one.digits > "24" and bool(_HOUR.match(target, other.end))
-        )
+        if len(one.digits) == 2 and one.digits > "24" and _HOUR.match(target, other.end):
+            is_other |= not _HOUR.match(source, one.end)
         is_signed = _is_negative(one, source)
         if is_signed != _is_negative(other, target):
             is_other |= not _BELOW.search(target if is_signed else source)
