@@ -96,7 +96,8 @@ def without(text: str, spans: Sequence[Span]) -> str:
     return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
-_CLOSING = re.compile(r"</([\w:.-]+)>")
+CLOSING = re.compile(r"</([\w:.-]+)>")
+"""A tag that ends an element, with its name."""
 TAG = re.compile(r"</?([\w:.-]+)(?:\s[^<>]*)?(?<!/)>")
 """A tag that encloses text, with its name."""
 _BETWEEN = re.compile(r"</[^<>]*><[^/]")
@@ -110,7 +111,7 @@ def without_tags(text: str, read: str, spans: Sequence[Span]) -> str:
     A model reads a word next to a sign otherwise than after a space. Tags next to white space, or
     between two elements, become spaces, any others soft hyphens, which no model reads.
     """
-    closed = {*_CLOSING.findall(text)} - {"code", "kbd"}
+    closed = {*CLOSING.findall(text)} - {"code", "kbd"}
     runs: list[Span] = []
     for begin, end in spans:
         if (tag := TAG.fullmatch(text, begin, end)) and tag[1] in closed:

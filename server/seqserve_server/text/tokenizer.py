@@ -152,6 +152,11 @@ class Tokenizer:
         return self.target.join(ids)
 
     @cached_property
+    def joins_spaces(self) -> bool:
+        """Whether it reads several spaces as one."""
+        return self.encode("a  a") == self.encode("a a")
+
+    @cached_property
     def token_bytes(self) -> int:
         """Bytes of the longest token in UTF-8, as spelled in the vocabulary."""
         spelled = (*self.source.spelled.values(), *self.target.spelled.values())

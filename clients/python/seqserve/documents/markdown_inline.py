@@ -175,9 +175,9 @@ class _State(StateInline):
                 yield begin, end, _with_texts(Piece(_POINTS[token.type], raw, text=text))
 
     def _note(self, raw: str) -> Piece:
-        around = (Piece(Kind.BREAK, each) for each in ("^[", "]"))
         texts = _divided(raw[2:-1], self.env["references"])
-        return Piece(Kind.EMPTY, raw, parts=(next(around), *texts, *around))
+        parts = Piece(Kind.BREAK, "^["), *texts, Piece(Kind.BREAK, "]")
+        return Piece(Kind.EMPTY, raw, parts=parts)
 
 
 def _with_texts(piece: Piece) -> Piece:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
 from seqserve_server.front.generate.alignment import Link, links_of, message_of
-from seqserve_server.text.protected import TAG, occurrences, text_read, without
+from seqserve_server.text.protected import CLOSING, TAG, occurrences, text_read, without
 from seqserve_server.text.splitting import Span
 
 Hypothesis = generation_pb2.Hypothesis
@@ -69,9 +69,10 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span], read: str =
 def _nested(edits: Iterable[_Edit], source: str) -> Iterator[_Edit]:
     """Yields edits of which each closing tag comes after its opening one."""
     opened: list[tuple[str, _Edit]] = []
+    closed = {*CLOSING.findall(source)}
     for edit in sorted(edits, key=lambda edit: edit.source):
         name = TAG.fullmatch(source, *edit.source)
-        if name and source[edit.source.begin + 1] != "/" and f"</{name[1]}>" in source:
+        if name and source[edit.source.begin + 1] != "/" and name[1] in closed:
             opened.append((name[1], edit))
             continue
         if name and opened and opened[-1][0] == name[1]:
