@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from .process import MODELS, PATIENCE_S, until
@@ -11,9 +12,11 @@ from .process import MODELS, PATIENCE_S, until
 class CorpusRun:
     """The command; what it says is read as it comes."""
 
-    def __init__(self, corpus: Path, out: Path, *options: str) -> None:
+    def __init__(
+        self, corpus: Path, out: Path, *options: str, program: Sequence[str] = ("seqserve",)
+    ) -> None:
         flags = ("--model-repository", str(MODELS), "--model", "en-de/4", "--segmentation", "none")
-        command = [sys.executable, "-m", "seqserve", "corpus", str(corpus), str(out)]
+        command = [sys.executable, "-m", *program, "corpus", str(corpus), str(out)]
         self.process = subprocess.Popen(
             [*command, *flags, *options], stderr=subprocess.PIPE, text=True, start_new_session=True
         )

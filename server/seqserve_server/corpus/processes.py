@@ -22,6 +22,7 @@ from seqserve_server.corpus.corpus_file import Answer
 from seqserve_server.corpus.engine import Answered, CorpusEngine, EngineSettings
 
 _ENDED = "an engine's process has ended{}; the same command goes on where this one has stopped"
+_END_PATIENCE_S = 10.0
 
 
 class ProcessPool:
@@ -72,7 +73,7 @@ class _EngineProcess:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._futures: dict[int, Future[list[Answer]]] = {}
-        self._has_ended = False
+        self._end = ""
         self._thread = threading.Thread(target=self._read, name="seqserve-corpus", daemon=True)
 
     @property
@@ -97,8 +98,8 @@ class _EngineProcess:
         future: Future[list[Answer]] = Future()
         number = next(self._numbers)
         with self._lock:
-            if self._has_ended:
-                future.set_exception(EngineFault(self._ended()))
+            if self._end:
+                future.set_exception(EngineFault(self._end))
                 return future
             self._futures[number] = future
         # Where the pipe is broken, the thread that reads tells all that wait.
@@ -130,14 +131,14 @@ class _EngineProcess:
                     future.set_exception(answered)
                 else:
                     future.set_result(answered)
+        end = self._ended()
         with self._lock:
-            self._has_ended = True
-            left, self._futures = self._futures, {}
+            self._end, left, self._futures = end, self._futures, {}
         for future in left.values():
-            future.set_exception(EngineFault(self._ended()))
+            future.set_exception(EngineFault(end))
 
     def _ended(self) -> str:
-        self._process.join(1.0)
+        self._process.join(_END_PATIENCE_S)
         code = self._process.exitcode
         # The system kills it when memory is short.
         return _ENDED.format(f" by signal {-code}" if code and code < 0 else "")
