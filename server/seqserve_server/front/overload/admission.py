@@ -24,7 +24,8 @@ from seqserve_server.process import logs
 _LONGEST_S = 0.3
 """Approximate maximum wait of an accepted call; people hardly notice it."""
 _FEWEST, _MOST = 128, 256
-"""Bounds of how many calls of a caller that is alone may wait, however fast they are served."""
+"""Bounds of how many calls of a caller that is alone may wait, however fast they are served. As
+many as there are slots always may: when rows end together, as many calls follow."""
 # Time to serve a call, as long as none was measured, and the weight of each new measurement.
 _INTERVAL_S = 0.001
 _WEIGHT = 0.05
@@ -101,8 +102,9 @@ class _Message(Reservation):
 class PendingCalls:
     """Bounds the calls that have arrived and wait to be served."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, slots: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self._places = FairShare(0, _CALLER_SHARE)
+        self._fewest, self._most = max(_FEWEST, slots), max(_MOST, slots)
         self._clock = clock
         self._served_s, self._is_busy = clock(), False
         self._interval_s = _INTERVAL_S
@@ -114,7 +116,7 @@ class PendingCalls:
     def enter(self, caller: str) -> None:
         """Adds a call."""
         served = int(_LONGEST_S / self._interval_s)
-        self._places.total = int(min(max(served, _FEWEST), _MOST) / _CALLER_SHARE)
+        self._places.total = int(min(max(served, self._fewest), self._most) / _CALLER_SHARE)
         if not self._places.fits(caller, 1):
             wait_s = len(self) * self._interval_s
             reason = f"{len(self)} calls wait for the server already"
@@ -140,12 +142,13 @@ class Admission:
         peer_of: Callable[[Context], str],
         refuse: Callable[[str, Context, QueueFull], Awaitable[None]],
         max_message_bytes: int,
+        slots: int,
     ) -> None:
         """Starts without calls; ``refuse`` ends a call of a method with an error, and counts it."""
         self.peer_of = peer_of
         self.messages = MessageMemory(max_message_bytes)
         self._refuse = refuse
-        self._pending = PendingCalls()
+        self._pending = PendingCalls(slots)
         self._refused: Counter[str] = Counter()
 
     async def admits(self, method: str, context: Context, peer: str) -> bool:

@@ -85,7 +85,10 @@ class Server:
             max_answer_bytes=options.max_answer_mb * 1_000_000,
         )
         self._admission = Admission(
-            interceptor.peer_of, interceptor.refuse, options.max_message_bytes
+            interceptor.peer_of,
+            interceptor.refuse,
+            options.max_message_bytes,
+            options.slot_count(),
         )
         self._draining = asyncio.Event()
         self._health = _HealthServicer()

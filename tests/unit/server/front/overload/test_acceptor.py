@@ -39,7 +39,7 @@ async def refuse(method: str, context: Any, full: QueueFull) -> None:
 
 def open_admission(peer_of: Callable[[Any], str] = lambda context: "peer") -> Admission:
     # Nothing here gives back the memory for a message.
-    return Admission(peer_of, refuse, max_message_bytes=0)
+    return Admission(peer_of, refuse, max_message_bytes=0, slots=0)
 
 
 @asynccontextmanager
@@ -80,7 +80,7 @@ class FullHouse:
 def full(monkeypatch: pytest.MonkeyPatch) -> FullHouse:
     """The pending calls of the next server."""
     pending = FullHouse(0)
-    monkeypatch.setattr(f"{ADMISSION}.PendingCalls", lambda: pending)
+    monkeypatch.setattr(f"{ADMISSION}.PendingCalls", lambda slots: pending)
     return pending
 
 
@@ -227,7 +227,7 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     # For 64 messages, of which a caller that is alone may have half.
     reading = Reading()
     peers = cycle([f"peer {number}" for number in range(callers)])
-    admission = Admission(lambda context: next(peers), refuse, max_message_bytes=1 << 20)
+    admission = Admission(lambda context: next(peers), refuse, max_message_bytes=1 << 20, slots=0)
     server: Any = new_server(admission, [], [])
     generation_pb2_grpc.add_GenerationServiceServicer_to_server(reading, server)
     port = server.add_insecure_port("127.0.0.1:0")

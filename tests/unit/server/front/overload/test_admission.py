@@ -28,7 +28,7 @@ def served(pending: PendingCalls, clock: Clock, calls: int, interval_s: float) -
 
 
 def test_calls_wait_up_to_a_number() -> None:
-    pending = PendingCalls(Clock())
+    pending = PendingCalls(clock=Clock())
     assert entered(pending, "a") == len(pending) == 256
     with pytest.raises(QueueFull) as refused:
         pending.enter("a")
@@ -37,14 +37,24 @@ def test_calls_wait_up_to_a_number() -> None:
     pending.enter("a")
 
 
+@pytest.mark.parametrize("slots", [200, 1000])
+def test_as_many_calls_wait_as_there_are_slots(slots: int) -> None:
+    clock = Clock()
+    pending = PendingCalls(slots, clock)
+    pending.enter("a")
+    pending.enter("a")
+    served(pending, clock, 200, 0.1)
+    assert entered(pending, "a") + 2 == slots
+
+
 def test_callers_leave_room_for_others() -> None:
-    pending = PendingCalls(Clock())
+    pending = PendingCalls(clock=Clock())
     assert entered(pending, "a") > entered(pending, "b") > entered(pending, "c") > 0
 
 
 def test_fewer_calls_wait_where_they_are_served_slowly() -> None:
     clock = Clock()
-    pending = PendingCalls(clock)
+    pending = PendingCalls(clock=clock)
     pending.enter("a")
     pending.enter("a")
     served(pending, clock, 200, 0.0015)
@@ -57,7 +67,7 @@ def test_fewer_calls_wait_where_they_are_served_slowly() -> None:
 
 def test_idle_time_does_not_count_as_slowness() -> None:
     clock = Clock()
-    pending = PendingCalls(clock)
+    pending = PendingCalls(clock=clock)
     for _ in range(200):
         pending.enter("a")
         pending.leave("a")
@@ -66,7 +76,7 @@ def test_idle_time_does_not_count_as_slowness() -> None:
 
 
 def test_refused_calls_come_back_one_after_the_other() -> None:
-    pending = PendingCalls(Clock())
+    pending = PendingCalls(clock=Clock())
     entered(pending, "a")
     times_s = []
     for _ in range(50):
@@ -89,7 +99,7 @@ def test_refused_calls_come_back_one_after_the_other() -> None:
 )
 def test_never_more_or_less_than_what_waits(events: list[tuple[str, str, float]]) -> None:
     clock = Clock()
-    pending = PendingCalls(clock)
+    pending = PendingCalls(clock=clock)
     waiting: Counter[str] = Counter()
     for kind, caller, pause_s in events:
         clock.now_s += pause_s
