@@ -14,7 +14,6 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.job import Job, Window, longest_wait_s, reserve
 from seqserve_server.front.generate.records import GenerateRequest, Options, Part, Route, Source
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.text.quantities.reading import has_digit
 from seqserve_server.text.splitting import Segmentation, Span, split, wrap
 
 MAX_CHARACTERS = 1_000_000
@@ -176,9 +175,7 @@ class SourceReader:
         part = part._replace(tokens=tokens if self._is_translatable(part, tokens) else [])
         for feature in self._others:
             part = feature.read(part)
-        if self._check and part.tokens and has_digit(part.original):
-            part = self._check.read(part._replace(check=self._check))
-        return part
+        return self._check.read(part) if self._check else part
 
     def _tokens(self, text: str) -> list[int]:
         return self._encoded(self._shaped(Span(0, len(text)), text).text)
