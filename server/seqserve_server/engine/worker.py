@@ -92,7 +92,7 @@ class Worker:
         self._runtime_s = 0.0
         self._drop(time.monotonic())
         self._admit()
-        self._rows.compact(self._move, self._step_rows)
+        self._rows.compact(self._search.move, self._step_rows)
         if rows := self._rows.busy:
             self._cache.empty(self._rows.holes)
             self._advance(rows)
@@ -181,10 +181,6 @@ class Worker:
         if spec.options.return_scores or not spec.options.is_plain:
             self._scoring.add(request)
         request.timeline.encode_ended_s = time.monotonic()
-
-    def _move(self, last: int, hole: int) -> None:
-        self._cache.move(last, hole)
-        self._search.move(last, hole)
 
     def _advance(self, busy: int) -> None:
         rows = len(self._rows)

@@ -93,6 +93,7 @@ class Search:
 
     def move(self, source: int, target: int) -> None:
         """Moves a row into the slot of one that has left."""
+        self._cache.move(source, target)
         self._rows.move(source, target)
 
     def leave(self, row: int) -> None:

@@ -22,7 +22,6 @@ from seqserve_server.front.generate.records import (
     ID_BYTES,
     PACKED_BYTES,
     STRING_BYTES,
-    GenerateRequest,
     Hop,
     Options,
     Part,
@@ -47,6 +46,13 @@ class Job:
     def hop(self) -> Hop:
         """The model that has read the sources."""
         return self.route.hops[0]
+
+    @property
+    def only_source(self) -> Source:
+        """The source of a request that has one."""
+        [source] = self.sources
+        assert isinstance(source, Source)
+        return source
 
     def spec(self, part: Part, *, streamed: bool = False) -> GenerateSpec:
         """Builds the request of a part."""
@@ -147,19 +153,8 @@ def _begun(run: Callable[[Item], Awaitable[Answer]], item: Item) -> asyncio.Futu
         return failed
 
 
-# Memory of a part and its tokens while a request waits.
-_PART_BYTES, _TOKEN_BYTES = 200, 36
 # Invalid UTF-8 takes three bytes for two; a text exists as text and as wire bytes.
 _TEXT_BYTES = 3
-
-
-async def reserve(job: Job, request: GenerateRequest, max_wait_s: float) -> None:
-    """Waits until there is memory for the answers of a job, which its call then holds."""
-    held_bytes = 0
-    for source in job.sources:
-        if isinstance(source, Source):
-            held_bytes += _PART_BYTES * len(source.parts) + _TOKEN_BYTES * source.num_tokens
-    await job.call.reserve(answer_size(job), request, max_wait_s=max_wait_s, held_bytes=held_bytes)
 
 
 def longest_wait_s(options: Options, *, is_bulk: bool) -> float:

@@ -18,7 +18,7 @@ def assert_idle(part: Engine | Worker | Search | SlotCache | RequestQueue | Fair
             assert_idle(part._scheduler)
             assert_idle(part._score_queue)
         case Worker():
-            part._rows.compact(part._move)
+            part._rows.compact(part._search.move)
             assert not (part._rows or part._streaming or part._scoring)
             assert_idle(part._search)
         case Search():
