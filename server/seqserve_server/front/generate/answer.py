@@ -17,7 +17,7 @@ from seqserve_server.front.generate.engine_call import (
 )
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.joined import Joined, compose_hops, join_legs
-from seqserve_server.front.generate.records import Feature, Hop, Part, Source
+from seqserve_server.front.generate.records import Check, Hop, Part, Source
 from seqserve_server.front.generate.response import response_of
 from seqserve_server.front.generate.source import read_onward
 from seqserve_server.front.overload.turns import run_now, run_slowly
@@ -160,7 +160,7 @@ async def _answer_slowly(
     return finish(await _written(job, part, call))
 
 
-async def _checked(job: Job, part: Part, call: EngineCall[Any], check: Feature) -> EngineCall[Any]:
+async def _checked(job: Job, part: Part, call: EngineCall[Any], check: Check) -> EngineCall[Any]:
     """Decodes a part again if its answer is wrong; returns the better call."""
     again = check.second_try(part, call.answer)
     if again is None:

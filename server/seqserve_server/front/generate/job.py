@@ -168,17 +168,12 @@ def answer_size(job: Job) -> AnswerSize:
     hop = job.route.hops[-1]
     sources = [source for source in job.sources if isinstance(source, Source)]
     parts = [part for source in sources for part in source.parts]
-    decoding = hop.options.decoding
-    added = {}
-    if hop.options.features:
-        for feature in hop.options.features:
-            if feature.field:
-                added[feature.field] = max(map(feature.max_bytes, parts), default=0)
-        if any(part.protected for part in parts):
-            decoding = replace(decoding, return_attention=True)
-    for part in parts:
-        if part.check is not None:
-            added[part.check.field] = part.check.max_bytes(part)
+    decoding, features = hop.options.decoding, hop.options.features
+    sized = [each for each in features if each.field]
+    added = {each.field: max(map(each.max_bytes, parts), default=0) for each in sized}
+    added |= {part.check.field: part.check.max_bytes(part) for part in parts if part.check}
+    if features and any(part.protected for part in parts):
+        decoding = replace(decoding, return_attention=True)
     size = generated_size(
         decoding,
         source_tokens=max((len(part.tokens) for part in parts), default=0),

@@ -13,7 +13,7 @@ from seqserve_server.front.generate.records import (
     ID_BYTES,
     STRING_BYTES,
     Asked,
-    Feature,
+    Check,
     Part,
     links_of,
 )
@@ -34,7 +34,7 @@ _MOST_LOST = 0.5
 _MOST_TERMS = 16
 
 
-def numbers(asked: Asked) -> Feature | None:
+def numbers(asked: Asked) -> Check | None:
     """Returns the check of a request; it reads parts with a digit.
 
     A model without languages may leave numbers out, as summaries do: it is checked on request.
@@ -44,7 +44,7 @@ def numbers(asked: Asked) -> Feature | None:
     return _Numbers(asked, *asked.languages)
 
 
-class _Numbers(Feature):
+class _Numbers(Check):
     field = "options.verify_numbers"
 
     def __init__(self, asked: Asked, source: str, target: str) -> None:

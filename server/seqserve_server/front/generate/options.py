@@ -83,7 +83,7 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, features: Features) -
         affixes=affixes,
         segmentation=_segmentation(options, sent),
         features=tuple(feature for make in features.makers if (feature := make(asked))),
-        check=features.check(asked) if features.check else None,
+        check=features.check(asked),
         returns_attention=options.return_attention,
         is_repeatable=decoding.sampling is None or options.HasField("seed"),
         glossary=glossary,

@@ -45,8 +45,7 @@ class Options:
     segmentation: Segmentation | None = None
     """How sources are divided; None for not at all."""
     features: tuple[Feature, ...] = ()
-    check: Feature | None = None
-    """A further feature, for parts that need a check of their answers."""
+    check: Check | None = None
     returns_attention: bool = False
     is_repeatable: bool = True
     """Whether equal requests have equal answers: not if each draws its own seed."""
@@ -110,8 +109,8 @@ class Part(NamedTuple):
     """The terms of ``decoding`` as they were sent, then terms of a glossary that cannot apply."""
     draft: tuple[int, ...] = ()
     """Token ids that its target may have."""
-    check: Feature | None = None
-    """The feature that checks its answer, once all others have written it."""
+    check: Check | None = None
+    """What checks its answer; set by the check that has read it."""
 
     @property
     def rest(self) -> str:
@@ -169,6 +168,17 @@ class Feature:
         """Returns whether an answer can be written better with its attention, which it lacks."""
         return False
 
+    def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:
+        """Returns a hypothesis with the tokens that the caller gets."""
+        return hypothesis
+
+    def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
+        """Changes the message of a hypothesis, which has its text already."""
+
+
+class Check(Feature):
+    """A feature of the parts that it marks as its own; it writes after all others."""
+
     repairs = False
     """Whether :meth:`second_try` may find an answer wrong."""
 
@@ -179,13 +189,6 @@ class Feature:
     def is_better(self, part: Part, answer: Finished, other: Finished) -> bool:
         """Returns whether the answer of the second try is the better one."""
         return False
-
-    def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:
-        """Returns a hypothesis with the tokens that the caller gets."""
-        return hypothesis
-
-    def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
-        """Changes the message of a hypothesis, which has its text already."""
 
 
 class Asked(NamedTuple):
@@ -215,17 +218,14 @@ class Asked(NamedTuple):
         return source, target
 
 
-Maker: TypeAlias = Callable[[Asked], Feature | None]
-"""Makes a feature; None for a request without it. Raises InvalidRequest for a wrong option."""
-
-
 class Features(NamedTuple):
     """The features of a server: all that the way of a request knows of them."""
 
-    makers: tuple[Maker, ...] = ()
-    """In the order in which features read and write."""
-    check: Maker | None = None
-    """Makes the feature that writes after all others, for the parts that it marks as read."""
+    makers: tuple[Callable[[Asked], Feature | None], ...] = ()
+    """Make the features of a request, in the order in which they read and write; InvalidRequest for
+    a wrong option."""
+    check: Callable[[Asked], Check | None] = lambda asked: None
+    """Makes the check of a request."""
     glossaries: Glossaries = Glossaries()
     """Those that requests may name."""
 
