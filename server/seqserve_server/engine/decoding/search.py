@@ -1,7 +1,7 @@
 """Chooses the next token of every running row: greedy, sampling or beam.
 
 A step of the graph gives each row its best token, and what rows need beyond that
-(:mod:`step_outputs`). Logits processors (:mod:`processors`) change the probabilities of rows whose
+(:mod:`step_outputs`). Logits processors (:mod:`logits`) change the probabilities of rows whose
 requests ask for it; a chooser takes the next token: :mod:`row_decoder` or :mod:`beam_batch`.
 """
 
