@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from tests.unit.server.engine.idle import assert_idle
+
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions, Sampling
@@ -25,7 +27,7 @@ def decode(
     limits = EngineLimits(workers=1, slots=slots, max_queue=1000, max_source_tokens_per_step=64)
     with running(runtime, tokenizer, limits, requests=pending) as engine:
         answers = [request.wait() for request in pending]
-        engine.assert_idle()
+        assert_idle(engine)
     return answers
 
 

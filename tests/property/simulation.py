@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
+from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import KeptRequest
 
 from seqserve_server.contract.events import Finished, Progress, StopReason
@@ -126,7 +127,7 @@ class Simulation:
     def assert_empty(self) -> None:
         assert self.is_over
         for worker in self.workers:
-            worker.assert_idle()
+            assert_idle(worker)
 
 
 def assert_as_alone(

@@ -5,6 +5,7 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.clock import Clock
+from tests.unit.server.engine.idle import assert_idle
 
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
@@ -103,4 +104,4 @@ def test_bulk_keeps_to_its_part_and_everything_is_served(
     assert not bulk_waits
     for rows in slots.rows:
         slots.scheduler.finish(rows)
-    slots.scheduler.assert_idle()
+    assert_idle(slots.scheduler)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import KeptRequest, keep
 
 from seqserve_server.contract.events import Event
@@ -62,6 +63,6 @@ def test_threads_decode_as_alone_and_leave_nothing_behind(
         assert time.monotonic() < deadline_s, "a slot is not given back"
         time.sleep(0.001)
     engine.stop()
-    engine.assert_idle()
+    assert_idle(engine)
     expected = Counter(id(request) for request in (*requests, *seconds))
     assert counts.ends == expected, "not counted once each"

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 from tests.examples import examples
+from tests.unit.server.engine.idle import assert_idle
 
 from seqserve_server.contract.errors import Bound, Draining, QueueFull
 from seqserve_server.contract.limits import QueueLimits
@@ -287,14 +288,14 @@ class SchedulerMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_kept_of_requests_that_have_left(self) -> None:
         if not (self.waiting or self.running):
-            self.scheduler.assert_idle()
+            assert_idle(self.scheduler)
 
     def teardown(self) -> None:
         """Ends what is left, so that every run checks for leaks."""
         self.scheduler.stop()
         for rows in self.rows:
             self.scheduler.finish(rows)
-        self.scheduler.assert_idle()
+        assert_idle(self.scheduler)
 
 
 TestScheduler = SchedulerMachine.TestCase

@@ -269,8 +269,3 @@ class SlotCache:
             self._top_tokens[:end].reshape(shape),
             self._top_log_probabilities[:end].reshape(shape),
         )
-
-    def assert_idle(self) -> None:
-        """Checks that no mask or request of a former row is left; for tests of leaks."""
-        assert not self._masks.by_row
-        assert (self.top_k, self.num_logits, len(self._candidate_step.candidates)) == (0, 0, 0)

@@ -178,11 +178,6 @@ class Engine:
             if thread.is_alive():
                 _log.error("the thread %s hangs and is abandoned", thread.name)
 
-    def assert_idle(self) -> None:
-        """Checks that nothing is kept of requests and clients that have left."""
-        self._scheduler.assert_idle()
-        self._score_queue.assert_idle()
-
     @property
     def queue_depth(self) -> int:
         """Requests that wait for a slot or for the scorer."""

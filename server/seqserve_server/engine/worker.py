@@ -9,7 +9,6 @@ from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Service
 from seqserve_server.contract.events import Failed, Finished, Progress
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
-from seqserve_server.engine.decoding.drafts import DraftPass
 from seqserve_server.engine.decoding.search import Search
 from seqserve_server.engine.encoding import SourceEncoder
 from seqserve_server.engine.observer import Observer
@@ -49,10 +48,8 @@ class Worker:
         self._cache = SlotCache(runtime, slots)
         self._warm_up_steps = runtime.warm_up_steps(slots)
         self._step_rows = partial(runtime.step_rows, slots=slots)
-        reader = runtime.draft_reader
-        draft_pass = DraftPass(reader, self._cache) if reader else None
         self._search = Search(
-            self._cache, runtime.manifest, detokenize, runtime.shortlist, draft_pass
+            self._cache, runtime.manifest, detokenize, runtime.shortlist, runtime.draft_reader
         )
         self._rows = RowTable()
         # Running requests that report progress, and those whose steps compute log-probabilities.
@@ -95,7 +92,7 @@ class Worker:
         self._runtime_s = 0.0
         self._drop(time.monotonic())
         self._admit()
-        self._rows.compact(self._move, self._step_rows)
+        self._rows.compact(self._search.move, self._step_rows)
         if rows := self._rows.busy:
             self._cache.empty(self._rows.holes)
             self._advance(rows)
@@ -108,12 +105,6 @@ class Worker:
             if self._idle_turns > _IDLE_TURNS:
                 self._runtime.use_idle_time()
         return self._take_events()
-
-    def assert_idle(self) -> None:
-        """Checks that nothing is kept of requests that have left."""
-        self._rows.compact(self._move)
-        assert not (self._rows or self._streaming or self._scoring)
-        self._search.assert_idle()
 
     def fail(self, error: ServiceError) -> Events:
         """Ends every request with an error; returns also the events from before the fault."""
@@ -190,10 +181,6 @@ class Worker:
         if spec.options.return_scores or not spec.options.is_plain:
             self._scoring.add(request)
         request.timeline.encode_ended_s = time.monotonic()
-
-    def _move(self, last: int, hole: int) -> None:
-        self._cache.move(last, hole)
-        self._search.move(last, hole)
 
     def _advance(self, busy: int) -> None:
         rows = len(self._rows)

@@ -27,6 +27,7 @@ from seqserve_server.contract.messages import Setup
 from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.generate.answer import answer
+from seqserve_server.front.generate.features import all_features
 from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read
@@ -97,8 +98,9 @@ class Offline:
         folder = model_folder(
             None if model is None else Path(model), None if repository is None else Path(repository)
         )
-        self._glossaries = GlossaryFolder(None if glossaries is None else Path(glossaries))
-        self._glossaries.open()
+        listed = GlossaryFolder(None if glossaries is None else Path(glossaries))
+        listed.open()
+        self._features = all_features(listed)
         options = ServeOptions(provider=provider, workers=workers, threads=threads, slots=slots)
         limits = replace(
             options.engine_limits(),
@@ -216,7 +218,7 @@ class Offline:
         try:
             of_texts: Any = requests.with_sources if half else requests.with_source
             request = of_texts(template, texts if half else texts[0])
-            route = route_to([self._model], request, self._glossaries, call, is_bulk=True)
+            route = route_to([self._model], request, self._features, call, is_bulk=True)
             job = await read(request, route, call)
             # Sources of similar length are encoded together.
             order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))

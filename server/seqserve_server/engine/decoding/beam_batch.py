@@ -21,7 +21,6 @@ from seqserve_server.engine.decoding.beam_step import (
     reorder,
     select_next,
 )
-from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
@@ -30,10 +29,9 @@ from seqserve_server.engine.request import Request
 class BeamBatch:
     """Searches that keep B hypotheses each: G searches of B beams."""
 
-    def __init__(self, size: int, rows: Rows, proposals: Proposals, eos: int) -> None:
+    def __init__(self, size: int, rows: Rows, eos: int) -> None:
         self._size = size
         self._rows = rows
-        self._proposals = proposals
         self._eos = eos
         self._searches: list[BeamSearch] = []
 
@@ -93,10 +91,8 @@ class BeamBatch:
         scores = self._rows.scores[beams]
         ranked = rank(scores, tokens[..., :width], log_probabilities[..., :width])
         for index, search in enumerate(self._searches):
-            if search.options.is_inspected:
-                others = search.continuations(self._proposals)
-                if others:
-                    ranked.put(index, others)
+            if search.options.is_inspected and (others := search.continuations()):
+                ranked.put(index, others)
         ends = self._rows.forced_ends[beams[:, 0]]
         for index in (is_longest & (ends >= 0)).nonzero()[0].tolist():
             ranked.put(index, continue_with(scores[index], ends[index], 0.0))

@@ -18,7 +18,7 @@ from seqserve_server.engine.decoding.beam_step import (
 from seqserve_server.engine.decoding.constraints import LexicalConstraints
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis, best
 from seqserve_server.engine.decoding.logits import Distribution, normalized
-from seqserve_server.engine.decoding.proposals import Proposals
+from seqserve_server.engine.decoding.proposals import proposal_of
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.request import Request
 
@@ -59,9 +59,9 @@ class BeamSearch:
     def _num_enough(self) -> int:
         return max(1, math.floor(self.options.beam_size * self.options.patience + 0.5))
 
-    def continuations(self, proposals: Proposals) -> Continuations | None:
+    def continuations(self) -> Continuations | None:
         """Ranks up to ``2 B`` continuations of an inspected search; None for the graph's."""
-        proposed = [proposals.of(row) for row in self.rows]
+        proposed = [proposal_of(self._all_rows, row) for row in self.rows]
         self._top_tokens = [TopTokens.of(proposal.top_tokens) for proposal in proposed]
         self._is_improbable = proposed[0].is_improbable
         scores = self._all_rows.scores[self.rows]

@@ -22,54 +22,52 @@ MAX_TOKENS = 32
 """Tokens of a pass, which then takes less than twice as long as to encode as many."""
 
 
-class DraftPass:
-    """Passes over single rows of a cache."""
+def draft_pass(
+    reader: DraftReader, cache: SlotCache, row: int, tokens: Sequence[int]
+) -> tuple[list[int], list[float]] | None:
+    """Reads 2 to :data:`MAX_TOKENS` tokens in a row: the newest, and what may come next.
 
-    def __init__(self, reader: DraftReader, cache: SlotCache) -> None:
-        self._reader, self._cache = reader, cache
+    The row gets their keys and values, but is no longer. Returns the best next token after each of
+    them, and its log-probability, or zeros. None while drafts are not read.
+    """
+    outputs = reader.read(_inputs(cache, row, tokens))
+    if outputs is None:
+        return None
+    best, log_probabilities, *entries = outputs
+    begin = int(cache.lengths[row])
+    for name, new in zip(_named(cache, "self_"), entries, strict=True):
+        cache.inputs[name][row, :, begin : begin + new.shape[2]] = new[0]
+    return best[:, 0].tolist(), log_probabilities.tolist() or [0.0] * len(tokens)
 
-    def run(self, row: int, tokens: Sequence[int]) -> tuple[list[int], list[float]] | None:
-        """Reads 2 to :data:`MAX_TOKENS` tokens in a row: the newest, and what may come next.
 
-        The row gets their keys and values, but is no longer. Returns the best next token after each
-        of them, and its log-probability, or zeros. None while drafts are not read.
-        """
-        outputs = self._reader.read(self._inputs(row, tokens))
-        if outputs is None:
-            return None
-        best, log_probabilities, *entries = outputs
-        begin = int(self._cache.lengths[row])
-        for name, new in zip(self._named("self_"), entries, strict=True):
-            self._cache.inputs[name][row, :, begin : begin + new.shape[2]] = new[0]
-        return best[:, 0].tolist(), log_probabilities.tolist() or [0.0] * len(tokens)
+def _inputs(cache: SlotCache, row: int, tokens: Sequence[int]) -> dict[str, Array]:
+    rows, length = len(tokens), int(cache.lengths[row])
+    source_length = max(int(cache.source_lengths[row]), MIN_LENGTH)
+    only, has_scores = slice(row, row + 1), np.array(cache.returned_logprobs)
+    inputs = cache.inputs
+    return {
+        "tokens": np.array(tokens)[:, None],
+        "lengths": np.arange(length, length + rows, dtype=np.int32),
+        "max_length": np.array([length + rows], np.int32),
+        "source_last_index": inputs["source_last_index"][only].repeat(rows),
+        "max_source_length": np.array([source_length], np.int32),
+        "has_options": has_scores,
+        "only_scores": has_scores,
+        "return_logprobs": has_scores,
+        "bias_tokens": inputs["bias_tokens"][:0, None],
+        "bias_values": inputs["bias_values"][:0, None],
+        "top_k": np.empty(0, np.int64),
+        "num_logits": np.empty(0, np.int64),
+        "allowed_tokens": inputs["allowed_tokens"][:0],
+        "projected_rows": np.arange(rows),
+        **{name: inputs[name][only, :, :length] for name in _named(cache, "self_")},
+        **{name: inputs[name][only, :, :source_length] for name in _named(cache, "cross_")},
+        **{name: inputs[name][only] for name in _named(cache, "last_")},
+    }
 
-    def _inputs(self, row: int, tokens: Sequence[int]) -> dict[str, Array]:
-        cache, rows, length = self._cache, len(tokens), int(self._cache.lengths[row])
-        source_length = max(int(cache.source_lengths[row]), MIN_LENGTH)
-        only, has_scores = slice(row, row + 1), np.array(cache.returned_logprobs)
-        inputs = cache.inputs
-        return {
-            "tokens": np.array(tokens)[:, None],
-            "lengths": np.arange(length, length + rows, dtype=np.int32),
-            "max_length": np.array([length + rows], np.int32),
-            "source_last_index": inputs["source_last_index"][only].repeat(rows),
-            "max_source_length": np.array([source_length], np.int32),
-            "has_options": has_scores,
-            "only_scores": has_scores,
-            "return_logprobs": has_scores,
-            "bias_tokens": inputs["bias_tokens"][:0, None],
-            "bias_values": inputs["bias_values"][:0, None],
-            "top_k": np.empty(0, np.int64),
-            "num_logits": np.empty(0, np.int64),
-            "allowed_tokens": inputs["allowed_tokens"][:0],
-            "projected_rows": np.arange(rows),
-            **{name: inputs[name][only, :, :length] for name in self._named("self_")},
-            **{name: inputs[name][only, :, :source_length] for name in self._named("cross_")},
-            **{name: inputs[name][only] for name in self._named("last_")},
-        }
 
-    def _named(self, prefix: str) -> list[str]:
-        return [name for name in self._cache.inputs if name.startswith(prefix)]
+def _named(cache: SlotCache, prefix: str) -> list[str]:
+    return [name for name in cache.inputs if name.startswith(prefix)]
 
 
 # A pass over fewer tokens takes longer than as many steps.
@@ -139,16 +137,17 @@ class Verified(NamedTuple):
 class Drafts:
     """The drafts of running rows."""
 
-    def __init__(self, rows: Rows, row_decoder: RowDecoder, draft_pass: DraftPass) -> None:
-        self._rows, self._row_decoder, self._draft_pass = rows, row_decoder, draft_pass
+    def __init__(self, rows: Rows, row_decoder: RowDecoder, reader: DraftReader | None) -> None:
+        self._rows, self._row_decoder, self._reader = rows, row_decoder, reader
         self._drafts: dict[RowState, Draft] = {}
 
     def __len__(self) -> int:
         return len(self._drafts)
 
     def put(self, row: int, tokens: tuple[int, ...]) -> None:
-        """Sets the draft of a new row."""
-        self._drafts[self._rows.states[row]] = Draft(tokens)
+        """Sets the draft of a new row, if drafts can be read."""
+        if self._reader is not None:
+            self._drafts[self._rows.states[row]] = Draft(tokens)
 
     def remove(self, state: RowState) -> None:
         """Forgets the draft of a row that leaves."""
@@ -172,7 +171,9 @@ class Drafts:
 
     def _verified(self, state: RowState, draft: Draft, tokens: list[int]) -> Verified | None:
         row = state.row
-        following = self._draft_pass.run(row, [int(self._rows.cache.tokens[row, 0]), *tokens])
+        cache = self._rows.cache
+        assert self._reader is not None
+        following = draft_pass(self._reader, cache, row, [int(cache.tokens[row, 0]), *tokens])
         if following is None:
             return None
         best, log_probabilities = following

@@ -25,37 +25,31 @@ class Proposal(NamedTuple):
     """Whether the row is an alternative that is too improbable."""
 
 
-class Proposals:
-    """Reads the outputs of the last step, row by row."""
+def proposal_of(rows: Rows, row: int) -> Proposal:
+    """Proposes the next token of a row, by the outputs of the last step."""
+    state, length = rows.states[row], int(rows.cache.lengths[row])
+    options = state.options
+    forced = state.constraints.forced(length - 1)
+    if forced is not None:
+        return Proposal(next_token=(forced, math.nan))
+    is_branching = options.is_branching_token(length)
+    if not (state.processors or options.return_top_tokens or is_branching):
+        return Proposal()
+    choices = _choices(rows, row, length)
+    top_tokens = choices.pairs(options.return_top_tokens)
+    if not is_branching:
+        return Proposal(choices, None, top_tokens)
+    chosen = alternative(choices, state.index, options)
+    return Proposal(choices, chosen or choices.pairs(1)[0], top_tokens, chosen is None)
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
 
-    def of(self, row: int) -> Proposal:
-        """Proposes the next token of a row."""
-        state, length = self._rows.states[row], int(self._rows.cache.lengths[row])
-        options = state.options
-        forced = state.constraints.forced(length - 1)
-        if forced is not None:
-            return Proposal(next_token=(forced, math.nan))
-        is_branching = options.is_branching_token(length)
-        if not (state.processors or options.return_top_tokens or is_branching):
-            return Proposal()
-        choices = self._choices(row, length)
-        top_tokens = choices.pairs(options.return_top_tokens)
-        if not is_branching:
-            return Proposal(choices, None, top_tokens)
-        chosen = alternative(choices, state.index, options)
-        return Proposal(choices, chosen or choices.pairs(1)[0], top_tokens, chosen is None)
-
-    def _choices(self, row: int, length: int) -> RankedTokens | Distribution:
-        state, cache = self._rows.states[row], self._rows.cache
-        if not state.processors:
-            tokens, log_probabilities = cache.top_tokens([row])
-            return RankedTokens(tokens[0], log_probabilities[0])
-        output = self._rows.output(row, length - 1)
-        columns, logits = cache.candidates(row) or (None, cache.logits(row))
-        return Distribution(logits, output, state.processors, columns)
+def _choices(rows: Rows, row: int, length: int) -> RankedTokens | Distribution:
+    state, cache = rows.states[row], rows.cache
+    if not state.processors:
+        tokens, log_probabilities = cache.top_tokens([row])
+        return RankedTokens(tokens[0], log_probabilities[0])
+    columns, logits = cache.candidates(row) or (None, cache.logits(row))
+    return Distribution(logits, rows.output(row, length - 1), state.processors, columns)
 
 
 def alternative(

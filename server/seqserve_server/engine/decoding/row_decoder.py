@@ -9,7 +9,7 @@ import numpy as np
 from seqserve_server.contract.events import Finished, TopTokens
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis
 from seqserve_server.engine.decoding.logits import Distribution
-from seqserve_server.engine.decoding.proposals import Proposals
+from seqserve_server.engine.decoding.proposals import proposal_of
 from seqserve_server.engine.decoding.rows import NEVER, Rows, RowState
 from seqserve_server.engine.decoding.sampling import (
     sample,
@@ -25,9 +25,8 @@ _NONE = np.empty(0, np.int64)
 class RowDecoder:
     """One hypothesis a row. Rows of beam searches are left alone."""
 
-    def __init__(self, rows: Rows, proposals: Proposals, eos: int) -> None:
+    def __init__(self, rows: Rows, eos: int) -> None:
         self._rows = rows
-        self._proposals = proposals
         self._eos = eos
         self._all_rows = np.arange(rows.cache.slots)
 
@@ -135,7 +134,7 @@ class RowDecoder:
 
     def _choose(self, row: int, tokens: Array, log_probabilities: Array) -> None:
         state = self._rows.states[row]
-        proposal = self._proposals.of(row)
+        proposal = proposal_of(self._rows, row)
         state.is_improbable = proposal.is_improbable
         if proposal.next_token:
             tokens[row], log_probabilities[row] = proposal.next_token

@@ -1,7 +1,7 @@
 """Chooses the next token of every running row: greedy, sampling or beam.
 
 A step of the graph gives each row its best token, and what rows need beyond that
-(:mod:`step_outputs`). Logits processors (:mod:`processors`) change the probabilities of rows whose
+(:mod:`step_outputs`). Logits processors (:mod:`logits`) change the probabilities of rows whose
 requests ask for it; a chooser takes the next token: :mod:`row_decoder` or :mod:`beam_batch`.
 """
 
@@ -16,15 +16,15 @@ from seqserve_server.contract.limits import MAX_TOP_K
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.beam_batch import BeamBatch
 from seqserve_server.engine.decoding.constraints import Constraints, Detokenize
-from seqserve_server.engine.decoding.drafts import DraftPass, Drafts, Verified
+from seqserve_server.engine.decoding.drafts import Drafts, Verified
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool
-from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.decoding.step_outputs import RequestedOutputs, StepOutputs
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.shortlist import Shortlist
+from seqserve_server.engine.step import DraftReader
 
 MAX_BEAM_SIZE = MAX_TOP_K // 2
 """Beams of a search: each step lists twice as many tokens."""
@@ -48,7 +48,7 @@ class Search:
         manifest: Manifest,
         detokenize: Detokenize,
         shortlist: Shortlist | None = None,
-        draft_pass: DraftPass | None = None,
+        draft_reader: DraftReader | None = None,
     ) -> None:
         self._cache = cache
         self._eos = manifest.tokens.eos
@@ -57,10 +57,9 @@ class Search:
         self._shortlist = shortlist
         self._rows = Rows(cache, manifest.limits.max_target_length + 1)
         self._outputs = RequestedOutputs(cache)
-        self._proposals = Proposals(self._rows)
-        self._row_decoder = RowDecoder(self._rows, self._proposals, self._eos)
+        self._row_decoder = RowDecoder(self._rows, self._eos)
         self._beams: dict[int, BeamBatch] = {}
-        self._drafts = Drafts(self._rows, self._row_decoder, draft_pass) if draft_pass else None
+        self._drafts = Drafts(self._rows, self._row_decoder, draft_reader)
 
     def join(self, rows: list[int], request: Request) -> None:
         """Starts the rows of a request, as many as its options say."""
@@ -77,10 +76,9 @@ class Search:
         self._outputs.add(outputs, len(rows))
         if size > 1:
             if size not in self._beams:
-                self._beams[size] = BeamBatch(size, self._rows, self._proposals, self._eos)
+                self._beams[size] = BeamBatch(size, self._rows, self._eos)
             self._beams[size].start(rows)
-        takes_draft = options.follows_drafts and candidates is None
-        if self._drafts is not None and request.generate.draft and takes_draft:
+        if request.generate.draft and options.follows_drafts and candidates is None:
             self._drafts.put(rows[0], request.generate.draft)
 
     def _candidates(self, request: Request) -> Array | None:
@@ -95,14 +93,15 @@ class Search:
 
     def move(self, source: int, target: int) -> None:
         """Moves a row into the slot of one that has left."""
+        self._cache.move(source, target)
         self._rows.move(source, target)
 
     def leave(self, row: int) -> None:
         """Forgets a row."""
         state = self._rows.leave(row)
-        if state is not None and state.outputs is not None:
-            self._outputs.remove(state.outputs)
-        if state is not None and self._drafts is not None:
+        if state is not None:
+            if state.outputs is not None:
+                self._outputs.remove(state.outputs)
             self._drafts.remove(state)
 
     def last_token(self, row: int) -> int:
@@ -122,7 +121,7 @@ class Search:
 
     def verify_draft(self) -> Verified | None:
         """Appends the correct next tokens of a draft to its row, if that saves time."""
-        return self._drafts.verify() if self._drafts else None
+        return self._drafts.verify()
 
     def interrupt(self, request: Request) -> Finished:
         """Returns what a request has found so far; its rows must leave then."""
@@ -136,9 +135,3 @@ class Search:
         return pool.cut(
             [hypothesis for search in searches for hypothesis in search.interrupt(length)]
         )
-
-    def assert_idle(self) -> None:
-        """Checks that nothing is left of rows that have left; for tests of leaks."""
-        assert not (self._rows.states or self._drafts) and self._outputs.is_empty
-        assert all(batch.advance() == ([], []) for batch in self._beams.values())
-        self._cache.assert_idle()

@@ -46,11 +46,6 @@ class RequestedOutputs:
         self._cache = cache
         self._rows: Counter[StepOutputs] = Counter()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no row needs anything."""
-        return not self._rows
-
     def add(self, outputs: StepOutputs, rows: int) -> None:
         """Counts rows that need the same."""
         self._rows[outputs] += rows

@@ -21,10 +21,16 @@ from seqserve_server.engine.decoder_state import (
 from seqserve_server.engine.gpu import cuda
 from seqserve_server.engine.gpu.device import Device
 from seqserve_server.engine.gpu.encoder import DeviceEncoder, pack_attention
-from seqserve_server.engine.gpu.norm_fusion import fuse_norms
+from seqserve_server.engine.gpu.graphs import (
+    CHOSEN,
+    PLAIN,
+    SCORED,
+    End,
+    fuse_norms,
+    unbranched_graph,
+)
 from seqserve_server.engine.gpu.state import types_on
 from seqserve_server.engine.gpu.step import DeviceStep, rounded_rows
-from seqserve_server.engine.gpu.unbranched_graph import CHOSEN, PLAIN, SCORED, End, unbranched_graph
 from seqserve_server.engine.graph_messages import MODEL, NUMPY_TYPES, graphs_of
 from seqserve_server.engine.packing import Array, CrossKV, EncodingLimits
 from seqserve_server.engine.runtime import Runtime

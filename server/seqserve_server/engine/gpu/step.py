@@ -15,7 +15,7 @@ import onnxruntime as ort
 
 from seqserve_server.engine.decoder_state import MIN_LENGTH
 from seqserve_server.engine.gpu.device import NOT_RECORDED, Device, recorded, run_options
-from seqserve_server.engine.gpu.unbranched_graph import CHOSEN, PLAIN, SCORED, TARGET_POSITIONS, End
+from seqserve_server.engine.gpu.graphs import CHOSEN, PLAIN, SCORED, TARGET_POSITIONS, End
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.step import SHARED_INPUTS, StepSizes, shape_of
 

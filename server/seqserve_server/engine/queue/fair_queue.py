@@ -111,12 +111,6 @@ class FairQueue:
         """Forgets a request that was served and has ended."""
         self._turns[request.spec.priority].forget(request)
 
-    def assert_idle(self) -> None:
-        """Checks that nothing is kept of requests and clients that have left."""
-        assert all(turns.is_empty for turns in self._turns.values())
-        assert not self._owners
-        assert all(part == Waiting() for part in self._parts.values())
-
     def _count(self, request: Request, sign: int) -> None:
         spec, owner = request.spec, _owner(request.spec)
         if owner not in self._owners:

@@ -179,10 +179,6 @@ class RequestQueue:
         """Waiting requests of low priority."""
         return self._queue.count(Priority.LOW)
 
-    def assert_idle(self) -> None:
-        """Checks that nothing is kept of requests and clients that have left."""
-        self._queue.assert_idle()
-
     def submit(self, request: Request) -> None:
         """Adds a request; raises QueueFull, or Draining once the engine stops."""
         with self.changed:

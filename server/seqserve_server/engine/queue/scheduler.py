@@ -56,11 +56,6 @@ class Scheduler(RequestQueue):
         """Whether requests wait, and none of them has been encoded ahead."""
         return bool(self._queue) and not self._tokens_ahead
 
-    def assert_idle(self) -> None:
-        """Checks that nothing is kept of requests and clients that have left."""
-        super().assert_idle()
-        assert not (self._started or self.running or self._cancelled or self._tokens_ahead)
-
     def _add(self, request: Request) -> None:
         self._admission.check(request, self._clock(), self._slots - self.running)
         self._queue.add(request)

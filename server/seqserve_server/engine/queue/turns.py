@@ -133,11 +133,6 @@ class Turns:
         """Work of all waiting requests."""
         return self._root.work
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is kept of any client."""
-        return not (self._root.children or self._root.work or self._root.requests or self._length)
-
     def work_before(self, request: Request) -> int:
         """Estimates the work that is served before a request that is not added yet."""
         path = (request.spec.client_id, request.spec.flow_id)

@@ -72,14 +72,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         authorization: Authorization | None = None,
     ) -> None:
         """Starts without calls; the metadata key ``caller_metadata`` names clients."""
-        self._metrics, self._tracing, self._authorization = metrics, tracing, authorization
+        self.metrics, self.tracing, self._authorization = metrics, tracing, authorization
         self._caller_metadata = caller_metadata
         answers = FairMemory(max_answer_bytes, caller_share)
         self._resources = ServerResources(answers=answers)
         metrics.show_answers(lambda: answers.reserved_bytes, lambda: answers.num_waiting)
         self._reading = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
-        self._running: set[_RunningCall] = set()
+        self.running: set[_RunningCall] = set()
         self.active = ActiveCalls()
 
     async def intercept_service(
@@ -107,7 +107,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def end_all(self, error: ServiceError) -> None:
         """Ends every running call with this error."""
-        for call in list(self._running):
+        for call in list(self.running):
             call.end(error)
 
     def _refusing(self, method: str, error: ServiceError) -> wire.Handler:
@@ -125,8 +125,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         id_ = request_id(metadata)
         failure = failure_of(error, id_)
         name, code = method_name(method), failure.outcome.code.name
-        self._metrics.called("", 0, name, code, 0.0, {"request_id": id_})
-        self._metrics.refused("", error)
+        self.metrics.called("", 0, name, code, 0.0, {"request_id": id_})
+        self.metrics.refused("", error)
         trailers: Any = ((REQUEST_ID, id_), *failure.trailers)
         try:
             await context.abort(failure.outcome.code, failure.message, trailers)
@@ -153,14 +153,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             request_id=request_id(metadata),
             peer=PEER.get() or self.peer_of(context),
             connection=context.peer(),
-            trace=trace_of(metadata) if self._tracing else None,
+            trace=trace_of(metadata) if self.tracing else None,
             remaining_s=context.time_remaining,
-            count_refusal=self._metrics.refused,
+            count_refusal=self.metrics.refused,
             resources=self._resources,
             reservations=held(),
             **named,
         )
-        return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
+        return _RunningCall(self, call, context)
 
     def _wrap(self, method: str, handler: wire.Handler) -> wire.Handler:
         behaviour = wire.behaviour_of(handler)
@@ -214,25 +214,22 @@ async def _read(request: Message | Unreadable, context: wire.Context) -> Message
 
 @dataclass(slots=True, eq=False)
 class _RunningCall:
+    _around: CallInterceptor
     _call: ServerCall
     _context: wire.Context
-    _metrics: Metrics
-    _tracing: Tracing | None
-    _active: ActiveCalls
-    _running: set[_RunningCall]
     _task: asyncio.Task[Any] | None = None
     _ended_by: ServiceError | None = None
 
     async def __aenter__(self) -> ServerCall:
         self._task = asyncio.current_task()
-        self._running.add(self)
-        self._active.enter()
+        self._around.running.add(self)
+        self._around.active.enter()
         self._context.set_trailing_metadata(((REQUEST_ID, self._call.request_id),))
         return self._call
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._running.discard(self)
-        self._active.leave()
+        self._around.running.discard(self)
+        self._around.active.leave()
         self._call.release_models()
         if error is None:
             self._report(OK)
@@ -256,7 +253,7 @@ class _RunningCall:
         failure = failure_of(error, call.request_id)
         code = failure.outcome.code
         self._report(failure.outcome, failure)
-        self._metrics.refused(call.model, error)
+        self._around.metrics.refused(call.model, error)
         if code is grpc.StatusCode.INTERNAL:
             _log.error("request %s", call.request_id, exc_info=error)
         id_ = (REQUEST_ID, call.request_id)
@@ -266,12 +263,13 @@ class _RunningCall:
         call = self._call
         ended_s = time.monotonic()
         duration_s = ended_s - call.began_s
-        trace_id = self._tracing.ended(call, outcome, ended_s) if self._tracing else ""
+        metrics, tracing = self._around.metrics, self._around.tracing
+        trace_id = tracing.ended(call, outcome, ended_s) if tracing else ""
         exemplar = {"trace_id": trace_id} if trace_id else {"request_id": call.request_id}
         code, method = outcome.code, call.method
-        self._metrics.called(call.model, call.version, method, code.name, duration_s, exemplar)
+        metrics.called(call.model, call.version, method, code.name, duration_s, exemplar)
         if count := call.facts.get(NUMBERS_DIFFER):
-            self._metrics.numbers_differ(call.model, count)
+            metrics.numbers_differ(call.model, count)
         fields: dict[str, object] = {
             "id": call.request_id,
             "method": method,

@@ -12,40 +12,16 @@ from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.front.generate.records import Affixes, Asked, Feature, Part
+from seqserve_server.front.generate.languages import Affixes
+from seqserve_server.front.generate.records import (
+    Asked,
+    Feature,
+    Link,
+    Part,
+    message_of,
+)
 from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import REPLACEMENT, Tokenizer
-
-
-class Link(NamedTuple):
-    """A token of a target, and its place in the source."""
-
-    source: Span
-    target: Span
-
-    def moved(self, source: int, target: int) -> Link:
-        """Returns the link so many characters further on in both texts."""
-        return Link(
-            Span(*(place + source for place in self.source)),
-            Span(*(place + target for place in self.target)),
-        )
-
-
-def links_of(message: generation_pb2.Alignment) -> list[Link]:
-    """Reads the links of an alignment."""
-    sources = map(Span, message.source_begins, message.source_ends)
-    targets = map(Span, message.target_begins, message.target_ends)
-    return [Link(*link) for link in zip(sources, targets, strict=True)]
-
-
-def message_of(links: Sequence[Link]) -> generation_pb2.Alignment:
-    """Writes links as an alignment."""
-    return generation_pb2.Alignment(
-        source_begins=[link.source.begin for link in links],
-        source_ends=[link.source.end for link in links],
-        target_begins=[link.target.begin for link in links],
-        target_ends=[link.target.end for link in links],
-    )
 
 
 def alignment(asked: Asked) -> Feature | None:

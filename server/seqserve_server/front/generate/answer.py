@@ -17,7 +17,7 @@ from seqserve_server.front.generate.engine_call import (
 )
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.joined import Joined, compose_hops, join_legs
-from seqserve_server.front.generate.records import Feature, Hop, Part, Source
+from seqserve_server.front.generate.records import Check, Hop, Part, Source
 from seqserve_server.front.generate.response import response_of
 from seqserve_server.front.generate.source import read_onward
 from seqserve_server.front.overload.turns import run_now, run_slowly
@@ -59,11 +59,10 @@ def _of_lone(job: Job, source: Source, response: Response | None) -> Response:
     return _annotated(job, response)
 
 
-async def streamed(job: Job, source: Source | ServiceError) -> Streamed:
-    """Yields the text as soon as it is final, part by part or as a lone part is decoded; then the
-    whole answer."""
-    if isinstance(source, ServiceError):
-        raise source
+async def streamed(job: Job) -> Streamed:
+    """Yields the text of the only source of a job as soon as it is final, part by part or as a lone
+    part is decoded; then the whole answer."""
+    source = job.only_source
     parts, joined = source.parts, Joined(source)
     if len(parts) == 1 and parts[0].tokens:
         if begin := parts[0].span.begin:
@@ -93,11 +92,9 @@ async def counted_stream(job: Job) -> Streamed:
 
     A caller that leaves keeps what it was sent, so that counts too.
     """
-    source, used = job.sources[0], -1
-    if isinstance(source, ServiceError):
-        raise source
+    source, used = job.only_source, -1
     try:
-        async with aclosing(streamed(job, source)) as pieces:
+        async with aclosing(streamed(job)) as pieces:
             async for each in pieces:
                 if isinstance(each, Piece):
                     used = (source.num_tokens if used < 0 else used) + len(each.token_ids)
@@ -163,7 +160,7 @@ async def _answer_slowly(
     return finish(await _written(job, part, call))
 
 
-async def _checked(job: Job, part: Part, call: EngineCall[Any], check: Feature) -> EngineCall[Any]:
+async def _checked(job: Job, part: Part, call: EngineCall[Any], check: Check) -> EngineCall[Any]:
     """Decodes a part again if its answer is wrong; returns the better call."""
     again = check.second_try(part, call.answer)
     if again is None:
@@ -189,7 +186,7 @@ async def _answer_onward(
     job: Job, finish: Callable[[Response | None], Finish], part: Part
 ) -> Finish:
     first, onward = await _read_onward(job, part)
-    second = await answer(onward, onward.sources[0]) if onward else None
+    second = await answer(onward, onward.only_source) if onward else None
     return finish(compose_hops(first, second, job.route.hops))
 
 
@@ -198,7 +195,7 @@ async def _stream_onward(job: Job, part: Part) -> Streamed:
     if onward is None:
         yield compose_hops(first, None, job.route.hops)
         return
-    async with aclosing(streamed(onward, onward.sources[0])) as pieces:
+    async with aclosing(streamed(onward)) as pieces:
         async for each in pieces:
             yield each if isinstance(each, Piece) else compose_hops(first, each, job.route.hops)
 

@@ -49,19 +49,17 @@ class _Casing(Feature):
         return len(ids), rank * (_CAPITAL_COST if word.istitle() and len(word) > 1 else 1)
 
     def rewrites(self, part: Part) -> bool:
-        return part.text != part.original and (_has_moved(part) or _is_all_caps(part))
+        return part.text != part.original and (
+            _has_moved(part) or is_all_caps(part.original, part.protected)
+        )
 
     def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
         if part.text == part.original:
             return
-        if _is_all_caps(part):
+        if is_all_caps(part.original, part.protected):
             uppercase(message)
         if _has_moved(part):
             _rewrite(message, _with_spaces_before_brackets(message.text))
-
-
-def _is_all_caps(part: Part) -> bool:
-    return is_all_caps(part.original, part.protected)
 
 
 # Few translations have others.

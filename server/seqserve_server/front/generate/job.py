@@ -22,7 +22,6 @@ from seqserve_server.front.generate.records import (
     ID_BYTES,
     PACKED_BYTES,
     STRING_BYTES,
-    GenerateRequest,
     Hop,
     Options,
     Part,
@@ -47,6 +46,13 @@ class Job:
     def hop(self) -> Hop:
         """The model that has read the sources."""
         return self.route.hops[0]
+
+    @property
+    def only_source(self) -> Source:
+        """The source of a request that has one."""
+        [source] = self.sources
+        assert isinstance(source, Source)
+        return source
 
     def spec(self, part: Part, *, streamed: bool = False) -> GenerateSpec:
         """Builds the request of a part."""
@@ -147,19 +153,8 @@ def _begun(run: Callable[[Item], Awaitable[Answer]], item: Item) -> asyncio.Futu
         return failed
 
 
-# Memory of a part and its tokens while a request waits.
-_PART_BYTES, _TOKEN_BYTES = 200, 36
 # Invalid UTF-8 takes three bytes for two; a text exists as text and as wire bytes.
 _TEXT_BYTES = 3
-
-
-async def reserve(job: Job, request: GenerateRequest, max_wait_s: float) -> None:
-    """Waits until there is memory for the answers of a job, which its call then holds."""
-    held_bytes = 0
-    for source in job.sources:
-        if isinstance(source, Source):
-            held_bytes += _PART_BYTES * len(source.parts) + _TOKEN_BYTES * source.num_tokens
-    await job.call.reserve(answer_size(job), request, max_wait_s=max_wait_s, held_bytes=held_bytes)
 
 
 def longest_wait_s(options: Options, *, is_bulk: bool) -> float:
@@ -173,17 +168,12 @@ def answer_size(job: Job) -> AnswerSize:
     hop = job.route.hops[-1]
     sources = [source for source in job.sources if isinstance(source, Source)]
     parts = [part for source in sources for part in source.parts]
-    decoding = hop.options.decoding
-    added = {}
-    if hop.options.features:
-        for feature in hop.options.features:
-            if feature.field:
-                added[feature.field] = max(map(feature.max_bytes, parts), default=0)
-        if any(part.protected for part in parts):
-            decoding = replace(decoding, return_attention=True)
-    for part in parts:
-        if part.check is not None:
-            added[part.check.field] = part.check.max_bytes(part)
+    decoding, features = hop.options.decoding, hop.options.features
+    sized = [each for each in features if each.field]
+    added = {each.field: max(map(each.max_bytes, parts), default=0) for each in sized}
+    added |= {part.check.field: part.check.max_bytes(part) for part in parts if part.check}
+    if features and any(part.protected for part in parts):
+        decoding = replace(decoding, return_attention=True)
     size = generated_size(
         decoding,
         source_tokens=max((len(part.tokens) for part in parts), default=0),

@@ -6,9 +6,7 @@ from typing import TypeVar
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.front.generate.alignment import Link, links_of, message_of
-from seqserve_server.front.generate.protected_places import kept_in
-from seqserve_server.front.generate.records import Hop, Source
+from seqserve_server.front.generate.records import Hop, Link, Source, kept_in, links_of, message_of
 from seqserve_server.text.splitting import TextJoiner
 
 Response = generation_pb2.GenerateResponse

@@ -5,12 +5,32 @@ words in front of the text. The manifest's template says where.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import MAX_LISTED, InvalidRequest, truncated_list
-from seqserve_server.front.generate.records import NO_AFFIXES, Affixes
 from seqserve_server.text.tokenizer import Tokenizer
+
+
+class Affixes(NamedTuple):
+    """Tokens around a request's source and target."""
+
+    text: str = ""
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    """Token ids after the end token of the source."""
+    target: tuple[int, ...] = ()
+    """Token ids of every hypothesis before its text."""
+    start_token: int | None = None
+    """Token id that the decoder reads first; None for the model's own."""
+
+    def with_special_tokens(self, source: list[int]) -> list[int]:
+        """Returns all that the model reads for the token ids of a text."""
+        return [*self.before, *source, *self.after] if self.before or self.after else source
+
+
+NO_AFFIXES = Affixes()
 
 
 def affixes_of(

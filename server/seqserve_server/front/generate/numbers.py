@@ -9,9 +9,16 @@ from itertools import islice
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import fault_of_term
-from seqserve_server.front.generate.alignment import links_of
-from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
+from seqserve_server.front.generate.records import (
+    ID_BYTES,
+    STRING_BYTES,
+    Asked,
+    Check,
+    Part,
+    links_of,
+)
 from seqserve_server.text.quantities.comparison import Difference, differences
+from seqserve_server.text.quantities.reading import has_digit
 from seqserve_server.text.quantities.writing import written
 from seqserve_server.text.splitting import Span
 
@@ -27,8 +34,8 @@ _MOST_LOST = 0.5
 _MOST_TERMS = 16
 
 
-def numbers(asked: Asked) -> Feature | None:
-    """Returns the check of a request for sources with a digit.
+def numbers(asked: Asked) -> Check | None:
+    """Returns the check of a request; it reads parts with a digit.
 
     A model without languages may leave numbers out, as summaries do: it is checked on request.
     """
@@ -37,7 +44,7 @@ def numbers(asked: Asked) -> Feature | None:
     return _Numbers(asked, *asked.languages)
 
 
-class _Numbers(Feature):
+class _Numbers(Check):
     field = "options.verify_numbers"
 
     def __init__(self, asked: Asked, source: str, target: str) -> None:
@@ -58,6 +65,9 @@ class _Numbers(Feature):
         self._ends = asked.ends
 
     def read(self, part: Part) -> Part:
+        if not (part.tokens and has_digit(part.original)):
+            return part
+        part = part._replace(check=self)
         # Which answer is better depends on both scores, also if the caller wants none.
         if not self.repairs or part.decoding.return_scores:
             return part

@@ -6,7 +6,7 @@ need the model or another form are written out here.
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 
 from google.protobuf import json_format
@@ -19,17 +19,17 @@ from seqserve_server.artifact.pairs import Leg
 from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode, TokenIds
-from seqserve_server.front.generate.alignment import alignment, unknowns
-from seqserve_server.front.generate.casing import casing
-from seqserve_server.front.generate.formality import formality
-from seqserve_server.front.generate.languages import affixes_of
-from seqserve_server.front.generate.numbers import numbers
-from seqserve_server.front.generate.protected import protected
-from seqserve_server.front.generate.records import Affixes, Asked, Feature, Options, has_prefix
+from seqserve_server.front.generate.languages import Affixes, affixes_of
+from seqserve_server.front.generate.records import (
+    NO_FEATURES,
+    Asked,
+    Features,
+    Options,
+    has_prefix,
+)
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
-from seqserve_server.front.generate.terms import drafts, terms, tokenized_terms
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.text.glossary import Glossary
+from seqserve_server.text.glossary import fault_of
 from seqserve_server.text.splitting import DEFAULT_LANGUAGE, Segmentation
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -44,36 +44,20 @@ _COPIED = {field.name for field in fields(DecodingOptions)} & DECLARATIONS.keys(
 _SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fields}
 
 
-_FEATURES: tuple[Callable[[Asked], Feature | None], ...] = (
-    unknowns,
-    alignment,
-    protected,
-    casing,
-    terms,
-    formality,
-    drafts,
-)
-"""Makers of the features of a request, in the order in which features read and write.
-
-Protected texts keep their case, so casing comes after them; it moves the alignment, which comes
-before both. Terms are not looked for in protected texts; a formality leaves them their words. A
-draft depends on the casing, and on the terms and the formality, with which no draft is followed.
-"""
-
-
 def default_options(manifest: Manifest) -> DecodingOptions:
     """Returns the options of a request that sets none."""
     return DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
 
 
 def compile_options(
-    sent: GenerationOptions, model: LoadedModel, glossary: Glossary | None = None
+    sent: GenerationOptions, model: LoadedModel, features: Features = NO_FEATURES
 ) -> Options:
     """Checks options and converts them for a model, which keeps them, as callers repeat theirs."""
     key, known = sent.SerializeToString(), model.known_options
     options: Options | None = known.get(key)
-    if options is None or options.glossary is not glossary:
-        options = _compiled(sent, model, glossary)
+    find, template = features.glossaries.of_request, model.manifest.template
+    if options is None or options.glossary is not find(sent, template):
+        options = _compiled(sent, model, features)
         # A random seed must be another one each time.
         if options.decoding.sampling is None and len(key) <= _MAX_KNOWN_BYTES:
             if len(known) >= _MAX_KNOWN:
@@ -82,7 +66,7 @@ def compile_options(
     return options
 
 
-def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | None) -> Options:
+def _compiled(sent: GenerationOptions, model: LoadedModel, features: Features) -> Options:
     manifest, tokenizer, options = model.manifest, model.tokenizer, sent
     if manifest.generation:
         options = merge_model_defaults(sent, manifest)
@@ -92,13 +76,14 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, glossary: Glossary | 
     affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
     decoding = _decoding(options, manifest, tokenizer, affixes)
     check_conflicts(sent, options, decoding, manifest, model.engine.capacity.max_rows)
+    glossary = features.glossaries.of_request(sent, manifest.template)
     asked = Asked(options, decoding, affixes, model, glossary)
     return Options(
         decoding=decoding,
         affixes=affixes,
         segmentation=_segmentation(options, sent),
-        features=tuple(feature for make in _FEATURES if (feature := make(asked))),
-        check=numbers(asked),
+        features=tuple(feature for make in features.makers if (feature := make(asked))),
+        check=features.check(asked),
         returns_attention=options.return_attention,
         is_repeatable=decoding.sampling is None or options.HasField("seed"),
         glossary=glossary,
@@ -171,6 +156,26 @@ def _stops(options: GenerationOptions, prefix: str) -> tuple[str, ...]:
         if stop in prefix:
             raise InvalidRequest("options.stop_sequences", "one of them is in the target prefix")
     return tuple(options.stop_sequences)
+
+
+def tokenized_terms(
+    terms: Sequence[generation_pb2.Term], tokenizer: Tokenizer
+) -> tuple[TokenIds, ...]:
+    """Tokenizes the target of each term; checks the texts, and that no source comes twice."""
+    field, sources, targets = "options.terms", set(), []
+    for term in terms:
+        if fault := fault_of(term):
+            raise InvalidRequest(field, f"have one whose {fault}")
+        if term.source in sources:
+            reason = f"have the source {term.source!r:.80} twice; a source has one target"
+            raise InvalidRequest(field, reason)
+        sources.add(term.source)
+        targets.append(tuple(tokenizer.encode_target(term.target)[:-1]))
+    for term, target in zip(terms, targets, strict=True):
+        if not target:
+            reason = f"have the target {term.target!r:.80}, no character of which the model writes"
+            raise InvalidRequest(field, reason)
+    return tuple(targets)
 
 
 def _ids(options: GenerationOptions, field: str, tokenizer: Tokenizer) -> TokenIds:

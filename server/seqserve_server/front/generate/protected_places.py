@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
-from seqserve_server.front.generate.alignment import Link, links_of, message_of
+from seqserve_server.front.generate.records import (
+    Link,
+    kept_in,
+    kept_text,
+    links_of,
+    message_of,
+)
 from seqserve_server.text.protected import CLOSING, TAG, occurrences, text_read, without
 from seqserve_server.text.splitting import Span
 
@@ -62,7 +68,7 @@ def restore(message: Hypothesis, source: str, spans: Sequence[Span], read: str =
     _write(message, source, edits, links)
     lost = generation_pb2.PLACEMENT_LOST
     end = Span(len(message.text), len(message.text))
-    message.kept.extend(_kept(_Edit(end, span, lost), source, end) for span in rest)
+    message.kept.extend(kept_text(source, span, end, lost) for span in rest)
     message.kept.sort(key=lambda kept: kept.source_begin)
 
 
@@ -86,11 +92,6 @@ def _nested(edits: Iterable[_Edit], source: str) -> Iterator[_Edit]:
 
 def _in_place_of(other: _Edit, edit: _Edit) -> _Edit:
     return other._replace(source=edit.source, placement=edit.placement)
-
-
-def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
-    """Returns the kept texts of a text that stays as it is."""
-    return [_kept(_Edit(span, span, _GENERATED), text, span) for span in spans]
 
 
 def _is_cased(letter: str) -> bool:
@@ -269,23 +270,12 @@ def _write(message: Hypothesis, source: str, edits: list[_Edit], links: Sequence
             end = begin + edit.source.end - edit.source.begin
             parts += [edit.before, source[slice(*edit.source)], edit.after]
             length = end + len(edit.after)
-            kept.append(_kept(edit, source, Span(begin, end)))
+            kept.append(kept_text(source, edit.source, Span(begin, end), edit.placement))
             moved.append(Link(edit.source, Span(begin, end)))
         read = max(read, edit.target.end)
     message.text = "".join(parts)
     message.kept.extend(kept)
     message.alignment.CopyFrom(message_of(moved))
-
-
-def _kept(edit: _Edit, source: str, target: Span) -> generation_pb2.KeptText:
-    return generation_pb2.KeptText(
-        text=source[slice(*edit.source)],
-        source_begin=edit.source.begin,
-        source_end=edit.source.end,
-        target_begin=target.begin,
-        target_end=target.end,
-        placement=edit.placement,
-    )
 
 
 def _origin(place: Span, spans: Sequence[Span], begins: Sequence[int]) -> Span | None:

@@ -6,7 +6,7 @@ Hypothesis -> GenerateResponse``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -16,8 +16,9 @@ from seqserve_server.artifact.pairs import Leg
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
+from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.text.glossary import Glossary
+from seqserve_server.text.glossary import Glossaries, Glossary
 from seqserve_server.text.protected import without
 from seqserve_server.text.splitting import Segmentation, Span
 
@@ -33,26 +34,6 @@ def has_prefix(options: generation_pb2.GenerationOptions) -> bool:
     return any(getattr(options, name) for name in PREFIXES)
 
 
-class Affixes(NamedTuple):
-    """Tokens around a request's source and target."""
-
-    text: str = ""
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    """Token ids after the end token of the source."""
-    target: tuple[int, ...] = ()
-    """Token ids of every hypothesis before its text."""
-    start_token: int | None = None
-    """Token id that the decoder reads first; None for the model's own."""
-
-    def with_special_tokens(self, source: list[int]) -> list[int]:
-        """Returns all that the model reads for the token ids of a text."""
-        return [*self.before, *source, *self.after] if self.before or self.after else source
-
-
-NO_AFFIXES = Affixes()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of a request, compiled for a model."""
@@ -64,8 +45,7 @@ class Options:
     segmentation: Segmentation | None = None
     """How sources are divided; None for not at all."""
     features: tuple[Feature, ...] = ()
-    check: Feature | None = None
-    """A further feature, of parts that have a digit."""
+    check: Check | None = None
     returns_attention: bool = False
     is_repeatable: bool = True
     """Whether equal requests have equal answers: not if each draws its own seed."""
@@ -129,8 +109,8 @@ class Part(NamedTuple):
     """The terms of ``decoding`` as they were sent, then terms of a glossary that cannot apply."""
     draft: tuple[int, ...] = ()
     """Token ids that its target may have."""
-    check: Feature | None = None
-    """The feature that checks its answer, once all others have written it."""
+    check: Check | None = None
+    """What checks its answer; set by the check that has read it."""
 
     @property
     def rest(self) -> str:
@@ -159,7 +139,7 @@ class Feature:
     """An addition to a translation that a request may ask for.
 
     All features read a part, in their order, and write each hypothesis, in the same order: see
-    :mod:`~seqserve_server.front.generate.options`. They serve many requests, so they know nothing
+    :mod:`~seqserve_server.front.generate.features`. They serve many requests, so they know nothing
     of one.
     """
 
@@ -188,6 +168,17 @@ class Feature:
         """Returns whether an answer can be written better with its attention, which it lacks."""
         return False
 
+    def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:
+        """Returns a hypothesis with the tokens that the caller gets."""
+        return hypothesis
+
+    def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
+        """Changes the message of a hypothesis, which has its text already."""
+
+
+class Check(Feature):
+    """A feature of the parts that it marks as its own; it writes after all others."""
+
     repairs = False
     """Whether :meth:`second_try` may find an answer wrong."""
 
@@ -198,13 +189,6 @@ class Feature:
     def is_better(self, part: Part, answer: Finished, other: Finished) -> bool:
         """Returns whether the answer of the second try is the better one."""
         return False
-
-    def replace_tokens(self, part: Part, hypothesis: Hypothesis) -> Hypothesis:
-        """Returns a hypothesis with the tokens that the caller gets."""
-        return hypothesis
-
-    def write(self, part: Part, hypothesis: Hypothesis, message: generation_pb2.Hypothesis) -> None:
-        """Changes the message of a hypothesis, which has its text already."""
 
 
 class Asked(NamedTuple):
@@ -232,3 +216,69 @@ class Asked(NamedTuple):
             for code, codes in zip(sent, known, strict=True)
         )
         return source, target
+
+
+class Features(NamedTuple):
+    """The features of a server: all that the way of a request knows of them."""
+
+    makers: tuple[Callable[[Asked], Feature | None], ...] = ()
+    """Make the features of a request, in the order in which they read and write; InvalidRequest for
+    a wrong option."""
+    check: Callable[[Asked], Check | None] = lambda asked: None
+    """Makes the check of a request."""
+    glossaries: Glossaries = Glossaries()
+    """Those that requests may name."""
+
+
+NO_FEATURES = Features()
+
+
+class Link(NamedTuple):
+    """A token of a target, and its place in the source."""
+
+    source: Span
+    target: Span
+
+    def moved(self, source: int, target: int) -> Link:
+        """Returns the link so many characters further on in both texts."""
+        return Link(
+            Span(*(place + source for place in self.source)),
+            Span(*(place + target for place in self.target)),
+        )
+
+
+def links_of(message: generation_pb2.Alignment) -> list[Link]:
+    """Reads the links of an alignment."""
+    sources = map(Span, message.source_begins, message.source_ends)
+    targets = map(Span, message.target_begins, message.target_ends)
+    return [Link(*link) for link in zip(sources, targets, strict=True)]
+
+
+def message_of(links: Sequence[Link]) -> generation_pb2.Alignment:
+    """Writes links as an alignment."""
+    return generation_pb2.Alignment(
+        source_begins=[link.source.begin for link in links],
+        source_ends=[link.source.end for link in links],
+        target_begins=[link.target.begin for link in links],
+        target_ends=[link.target.end for link in links],
+    )
+
+
+def kept_in(text: str, spans: Iterable[Span]) -> list[generation_pb2.KeptText]:
+    """Returns the kept texts of a text that stays as it is."""
+    generated = generation_pb2.PLACEMENT_GENERATED
+    return [kept_text(text, span, span, generated) for span in spans]
+
+
+def kept_text(
+    source: str, span: Span, target: Span, placement: generation_pb2.Placement
+) -> generation_pb2.KeptText:
+    """Writes a span of a source that comes back unchanged, and its place in the target."""
+    return generation_pb2.KeptText(
+        text=source[slice(*span)],
+        source_begin=span.begin,
+        source_end=span.end,
+        target_begin=target.begin,
+        target_end=target.end,
+        placement=placement,
+    )

@@ -14,10 +14,9 @@ from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import QueueKey
 from seqserve_server.front.generate.options import compile_options, divide_options
-from seqserve_server.front.generate.records import GenerateRequest, Hop, Route
+from seqserve_server.front.generate.records import Features, GenerateRequest, Hop, Route
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.models.repository import Repository
-from seqserve_server.text.glossary import Glossaries
 
 Request: TypeAlias = (
     generation_pb2.GenerateRequest
@@ -40,11 +39,11 @@ Detect: TypeAlias = Callable[
 
 
 class Directory(NamedTuple):
-    """Models, languages and glossaries by which a server routes requests."""
+    """Models, languages and features by which a server routes requests."""
 
     repository: Repository
     detect: Detect
-    glossaries: Glossaries
+    features: Features
 
 
 async def resolve(
@@ -52,14 +51,14 @@ async def resolve(
 ) -> Route:
     """Finds the models of a request, and sets its source language if that is to be detected."""
     models, legs, detected = await _models(request, directory, call)
-    route = route_to(models, request, directory.glossaries, call, legs=legs, is_bulk=is_bulk)
+    route = route_to(models, request, directory.features, call, legs=legs, is_bulk=is_bulk)
     return route._replace(detected=detected)
 
 
 def route_to(
     models: Sequence[LoadedModel],
     request: GenerateRequest,
-    glossaries: Glossaries,
+    features: Features,
     call: ServerCall,
     *,
     legs: Legs = (),
@@ -74,10 +73,10 @@ def route_to(
         for model in models:
             model.engine.refusals.check(key)
     options = divide_options(request.options, *legs) if len(models) > 1 else (request.options,)
-    hops = []
-    for model, own, leg in zip(models, options, legs or (None,), strict=True):
-        glossary = glossaries.of_request(own, model.manifest.template)
-        hops.append(Hop(model, compile_options(own, model, glossary), leg))
+    hops = [
+        Hop(model, compile_options(own, model, features), leg)
+        for model, own, leg in zip(models, options, legs or (None,), strict=True)
+    ]
     return Route(tuple(hops), priority, is_bulk)
 
 

@@ -11,14 +11,13 @@ from seqserve_server.contract.events import floats
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.engine_call import EngineCall, answer_of
-from seqserve_server.front.generate.languages import affixes_of
+from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.options import default_options
 from seqserve_server.front.generate.records import (
     ANSWER_BYTES,
     FLOAT_BYTES,
     ID_BYTES,
     STRING_BYTES,
-    Affixes,
     Options,
 )
 from seqserve_server.front.generate.source import SourceReader, check_length

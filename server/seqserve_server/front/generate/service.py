@@ -55,7 +55,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers when every hypothesis is finished."""
         route = await resolve(request, self._directory, call)
         job = await read(request, route, call)
-        response = call.record_single(await answer(job, job.sources[0]))
+        response = call.record_single(await answer(job, job.only_source))
         call.used(len(request.source), response)
         return response
 

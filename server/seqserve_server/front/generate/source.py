@@ -11,10 +11,9 @@ from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.limits import MAX_SOURCES
 from seqserve_server.contract.options import SegmentationMode
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.job import Job, Window, longest_wait_s, reserve
+from seqserve_server.front.generate.job import Job, Window, answer_size, longest_wait_s
 from seqserve_server.front.generate.records import GenerateRequest, Options, Part, Route, Source
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.text.quantities.reading import has_digit
 from seqserve_server.text.splitting import Segmentation, Span, split, wrap
 
 MAX_CHARACTERS = 1_000_000
@@ -25,6 +24,8 @@ MAX_CHARACTERS_PER_TOKEN = 32
 """A token rarely has more. Longer texts are refused before they are tokenized."""
 _LONG_TOKENS = 64
 """Any model reads sentences of so many tokens whole, if its limit allows."""
+# Memory of a part and its tokens while a request waits.
+_PART_BYTES, _TOKEN_BYTES = 200, 36
 _TOO_LONG = "split it into sentences, or set options.segmentation"
 
 
@@ -35,11 +36,11 @@ async def read(
     hop = route.hops[0]
     reader = SourceReader(hop.model, hop.options)
     max_wait_s = longest_wait_s(hop.options, is_bulk=route.is_bulk)
-    held_bytes = call.uncounted_bytes(request)
+    request_bytes = call.uncounted_bytes(request)
     if isinstance(request, generation_pb2.GenerateRequest):
         steps, length = reader.read(request.source), len(request.source)
         source = await call.resources.texts.read(
-            call.client_id, steps, length, held_bytes, max_wait_s
+            call.client_id, steps, length, request_bytes, max_wait_s
         )
         call.facts["source_tokens"] = source.num_tokens
         sources: list[Source | ServiceError] = [source]
@@ -50,10 +51,15 @@ async def read(
         length = sum(map(len, request.sources))
         batch = reader.read_all(request.sources)
         sources = await call.resources.texts.read(
-            call.client_id, batch, length, held_bytes, max_wait_s
+            call.client_id, batch, length, request_bytes, max_wait_s
         )
     job = Job(route=route, sources=sources, call=call, window=window or Window(route.window))
-    await reserve(job, request, max_wait_s)
+    held_bytes = sum(
+        _PART_BYTES * len(source.parts) + _TOKEN_BYTES * source.num_tokens
+        for source in sources
+        if isinstance(source, Source)
+    )
+    await call.reserve(answer_size(job), request, max_wait_s=max_wait_s, held_bytes=held_bytes)
     return job
 
 
@@ -176,9 +182,7 @@ class SourceReader:
         part = part._replace(tokens=tokens if self._is_translatable(part, tokens) else [])
         for feature in self._others:
             part = feature.read(part)
-        if self._check and part.tokens and has_digit(part.original):
-            part = self._check.read(part._replace(check=self._check))
-        return part
+        return self._check.read(part) if self._check else part
 
     def _tokens(self, text: str) -> list[int]:
         return self._encoded(self._shaped(Span(0, len(text)), text).text)

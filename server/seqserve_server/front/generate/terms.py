@@ -9,7 +9,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions, TokenIds, fault_of_term, missing_terms
 from seqserve_server.front.generate.records import STRING_BYTES, Asked, Feature, Part
-from seqserve_server.text.glossary import TermIndex, fault_of
+from seqserve_server.text.glossary import TermIndex
 from seqserve_server.text.tokenizer import Tokenizer
 
 Term = generation_pb2.Term
@@ -18,18 +18,6 @@ _MAX_DRAFT = 16_384
 """Characters of a draft."""
 _BEAM_SIZE = 5
 """Beams of a greedy request where a term applies: fewer put terms where they do not belong."""
-
-
-def tokenized_terms(terms: Sequence[Term], tokenizer: Tokenizer) -> tuple[TokenIds, ...]:
-    """Tokenizes the target of each term; checks the texts, and that no source comes twice."""
-    sources = set()
-    for term in terms:
-        if fault := fault_of(term):
-            raise _wrong(f"have one whose {fault}")
-        if term.source in sources:
-            raise _wrong(f"have the source {term.source!r:.80} twice; a source has one target")
-        sources.add(term.source)
-    return tuple(_ids(term.target, tokenizer) for term in terms)
 
 
 def terms(asked: Asked) -> Feature | None:
@@ -120,13 +108,6 @@ class _Terms(Feature):
         prefix = self._decoding.prefix
         missing = missing_terms(targets, prefix)
         return len(prefix) + sum(len(targets[index]) for index in missing)
-
-
-def _ids(target: str, tokenizer: Tokenizer) -> TokenIds:
-    token_ids = tuple(tokenizer.encode_target(target)[:-1])
-    if not token_ids:
-        raise _wrong(f"have the target {target!r:.80}, no character of which the model writes")
-    return token_ids
 
 
 def _wrong(reason: str) -> InvalidRequest:

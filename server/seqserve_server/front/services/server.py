@@ -31,6 +31,7 @@ from seqserve_server.front.call.wire import Context, aborted
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.detection import LanguageDetector
+from seqserve_server.front.generate.features import all_features
 from seqserve_server.front.generate.route import Directory
 from seqserve_server.front.generate.service import GenerationServicer
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
@@ -161,12 +162,13 @@ class Server:
         return finished
 
     def _add_services(self, metrics: Metrics) -> None:
-        directory = Directory(self._repository, self._detector.detect, self._glossaries)
+        features = all_features(self._glossaries)
+        directory = Directory(self._repository, self._detector.detect, features)
         generation = GenerationServicer(directory, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout, self._glossaries, self._usage)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
-        inference = InferenceServicer(self._rollout, metrics, self._glossaries, self._draining)
+        inference = InferenceServicer(self._rollout, metrics, features, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         add_reflection((*_SERVICES, health.SERVICE_NAME), self._server)

@@ -90,7 +90,7 @@ class Tracing:
             return ""
         clock = _Clock()
         span = self._tracer.start_span(
-            _full_name(record),
+            record.path.removeprefix("/"),
             context=self._propagator.extract(record.trace.parent),
             kind=SpanKind.SERVER,
             attributes=_of_call(record, outcome),
@@ -166,10 +166,6 @@ class _Clock:
         return int(monotonic_s * 1e9) + self._offset_ns
 
 
-def _full_name(record: CallRecord) -> str:
-    return record.path.removeprefix("/")
-
-
 def _mark(span: Span, error: str) -> None:
     span.set_status(Status(StatusCode.ERROR))
     span.set_attribute("error.type", error)
@@ -181,7 +177,7 @@ def _of_call(record: CallRecord, outcome: Outcome) -> Attributes:
         model = {"model": record.model, "version": record.version}
     return {
         "rpc.system.name": "grpc",
-        "rpc.method": _full_name(record),
+        "rpc.method": record.path.removeprefix("/"),
         "rpc.response.status_code": outcome.code.name,
         **_ours({"request_id": record.request_id, **model, **record.facts}),
     }

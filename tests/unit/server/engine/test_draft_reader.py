@@ -10,7 +10,7 @@ from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.engine import runtime as module
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.decoding.drafts import DraftPass
+from seqserve_server.engine.decoding.drafts import draft_pass
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.step import DraftReader
 
@@ -42,8 +42,8 @@ def test_pass_gives_the_bits_of_steps(
     entries = [array[1].copy() for array in cache._target.arrays.values()]
     cache.lengths[2] = read
     cache.tokens[2] = steps[read - 1][0]
-    best, scores = DraftPass(runtime.draft_reader, cache).run(
-        2, [token for token, _ in steps[read - 1 : read + 8]]
+    best, scores = draft_pass(
+        runtime.draft_reader, cache, 2, [token for token, _ in steps[read - 1 : read + 8]]
     ) or ([], [])
     assert list(zip(best, scores, strict=True)) == steps[read : read + 9]
     for mine, its in zip(cache._target.arrays.values(), entries, strict=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, detokenize, expected
+from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import KeptRequest, keep
 
 from seqserve_server.contract.errors import (
@@ -94,7 +95,7 @@ class Harness:
         while self.engine.slots_in_use or self.engine.queue_depth:
             assert time.monotonic() < deadline_s, "a slot is not given back"
             time.sleep(0.001)
-        self.engine.assert_idle()
+        assert_idle(self.engine)
 
     def submit(self, *source: int, shortest: int = 0, **more: Any) -> KeptRequest:
         """Submits a request to generate; ``more`` are fields of its spec."""

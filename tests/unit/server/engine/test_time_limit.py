@@ -5,6 +5,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.errors import DeadlinePassed, Stage
@@ -200,7 +201,7 @@ def test_request_that_ends_in_time_is_complete(stepper: Stepper) -> None:
     stepper.step()
     stepper.last_step()
     assert stepper.hypotheses(limited) == expected
-    stepper.scheduler.assert_idle()
+    assert_idle(stepper.scheduler)
 
 
 def test_time_limits_of_other_requests_stay(stepper: Stepper) -> None:

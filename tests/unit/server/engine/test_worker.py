@@ -16,6 +16,7 @@ from tests.unit.server.engine.fake_runtime import (
     expected,
     make_manifest,
 )
+from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import generation
 
 from seqserve_server.artifact.manifest import Limits
@@ -92,7 +93,7 @@ class Stepper:
         while self.scheduler.queue_depth or self.scheduler.running:
             self.step()
         self.assert_decoded(*decoded)
-        self.scheduler.assert_idle()
+        assert_idle(self.scheduler)
 
     def step_at(self, now_s: float) -> None:
         """Runs a step at the end of which it is so late."""
@@ -125,7 +126,7 @@ class Stepper:
 
     def assert_empty(self) -> None:
         assert (self.scheduler.running, self.scheduler.queue_depth) == (0, 0)
-        self.scheduler.assert_idle()
+        assert_idle(self.scheduler)
 
 
 @pytest.fixture
@@ -571,7 +572,7 @@ def test_warm_up_runs_rows_that_choose_from_candidates_and_leaves_none() -> None
     worker.warm_up(runtime.encode([[EOS]]), np.array([EOS, 7]))
     assert runtime.rows == [1, 2]
     assert runtime.inputs["allowed_tokens"].reshape(-1)[:2].tolist() == [EOS, 7]
-    worker._cache.assert_idle()
+    assert_idle(worker._cache)
 
 
 class DraftStepper(Stepper):
@@ -609,7 +610,7 @@ def test_right_draft_takes_few_steps(scored: bool) -> None:
     target = stepper.target(*LONG)
     request = stepper.submit(*LONG, longest=40, scored=scored, draft=target)
     stepper.finish(request)
-    stepper.worker.assert_idle()
+    assert_idle(stepper.worker)
     assert stepper.reader.passes[0] == 8
     assert len(stepper.notes.steps) == 2
     assert all(drafted == accepted for drafted, accepted in stepper.notes.drafted_tokens)
@@ -675,4 +676,4 @@ def test_cancelled_request_takes_its_draft_along() -> None:
     stepper.step()
     stepper.scheduler.cancel(request)
     stepper.finish()
-    stepper.worker.assert_idle()
+    assert_idle(stepper.worker)

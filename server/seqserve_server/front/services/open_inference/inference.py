@@ -159,7 +159,7 @@ class InferenceServicer(ModelControlServicer):
         inference = InferenceRequest.read(request, model.manifest)
         generate = inference.generate_request()
         try:
-            route = route_to([model], generate, self._glossaries, call)
+            route = route_to([model], generate, self._features, call)
             return inference, await read(generate, route, call)
         except InvalidRequest as error:
             raise renamed(error, 0) from None

@@ -15,12 +15,12 @@ from seqserve_server.contract.errors import MAX_NAME, InvalidRequest, ModelNotFo
 from seqserve_server.contract.stats import EngineStats, Histogram
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.fronts.shared_versions import Versions
+from seqserve_server.front.generate.records import Features
 from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.services.open_inference.tensors import config_of, metadata_of
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import ProcessUsage, usage_of
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.text.glossary import Glossaries
 
 # Triton's names of the extensions that are here.
 _EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics")
@@ -32,10 +32,10 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     """Reports readiness and figures, describes models, and loads and unloads them."""
 
     def __init__(
-        self, rollout: Versions, metrics: Metrics, glossaries: Glossaries, draining: asyncio.Event
+        self, rollout: Versions, metrics: Metrics, features: Features, draining: asyncio.Event
     ) -> None:
         self._rollout, self._metrics = rollout, metrics
-        self._repository, self._glossaries = rollout.repository, glossaries
+        self._repository, self._features = rollout.repository, features
         self._draining = draining
 
     async def ServerLive(self, request: Message, call: ServerCall) -> pb.ServerLiveResponse:

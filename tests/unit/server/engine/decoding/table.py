@@ -219,7 +219,6 @@ class Rig:
             del self.running[row]
 
     def move(self, source: int, target: int) -> None:
-        self.cache.move(source, target)
         self.search.move(source, target)
         self.running[target] = self.running.pop(source)
 

@@ -59,7 +59,6 @@ class ScriptedRows:
 
     def move(self, source: int, target: int) -> None:
         self.leave(target)
-        self.cache.move(source, target)
         self.search.move(source, target)
 
     def step(self, *tokens: int, log_probability: float = -1.0) -> dict[int, Finished]:

@@ -22,6 +22,7 @@ from tests.unit.server.engine.decoding.table import (
     random_table,
 )
 from tests.unit.server.engine.fake_runtime import FakeRuntime, make_manifest
+from tests.unit.server.engine.idle import assert_idle
 
 from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.engine.cache import SlotCache
@@ -113,7 +114,7 @@ def test_rows_of_a_request_that_failed_to_join_may_leave(fault: str) -> None:
         rig.search.leave(row)
     assert (rig.cache.top_k, rig.cache.num_logits) == (0, 0)
     assert (rig.step().rows, rig.step().rows) == ([], [0])
-    rig.search.assert_idle()
+    assert_idle(rig.search)
 
 
 tokens = st.integers(1, VOCABULARY_SIZE - 1)
@@ -187,7 +188,7 @@ def test_requests_side_by_side_decode_as_alone(
         if request not in gone:
             [hypotheses] = [finished.hypotheses for owner, finished in found if owner is request]
             assert repr(hypotheses) == repr(decode(random_table(seed), **options))
-    rig.search.assert_idle()
+    assert_idle(rig.search)
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)

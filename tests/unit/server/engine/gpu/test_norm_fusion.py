@@ -11,7 +11,7 @@ from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
-from seqserve_server.engine.gpu.norm_fusion import fuse_norms
+from seqserve_server.engine.gpu.graphs import fuse_norms
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.graph_messages import MODEL
 from seqserve_server.engine.runtime import Runtime

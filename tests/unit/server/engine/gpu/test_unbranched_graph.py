@@ -10,8 +10,8 @@ from tests.unit.server.engine.gpu.host_device import HostDevice
 
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
+from seqserve_server.engine.gpu.graphs import CHOSEN, PLAIN, SCORED, End, unbranched_graph
 from seqserve_server.engine.gpu.runtime import DeviceRuntime
-from seqserve_server.engine.gpu.unbranched_graph import CHOSEN, PLAIN, SCORED, End, unbranched_graph
 from seqserve_server.engine.runtime import Runtime
 
 ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact"]

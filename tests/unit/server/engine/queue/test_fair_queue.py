@@ -1,3 +1,5 @@
+from tests.unit.server.engine.idle import assert_idle
+
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW, FairQueue, Waiting
@@ -70,7 +72,7 @@ def test_each_owner_and_part_is_counted_apart() -> None:
     assert (len(queue), queue.clients) == (5, 2)
     for one in list(queue):
         queue.leave(one)
-    queue.assert_idle()
+    assert_idle(queue)
 
 
 def test_rows_are_the_slots_that_waiting_requests_will_take() -> None:

@@ -2,6 +2,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import generation, scoring
 
 from seqserve_server.contract.errors import Bound, Draining, QueueFull
@@ -221,4 +222,4 @@ def test_clients_that_have_left_are_forgotten() -> None:
     waiting.cancel(third)
     finish(waiting, taken(waiting))
     assert {first.state, second.state, third.state} == {RequestState.DONE}
-    waiting.assert_idle()
+    assert_idle(waiting)

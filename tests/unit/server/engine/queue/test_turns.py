@@ -2,6 +2,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.server.engine.idle import is_empty
 
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
@@ -181,7 +182,7 @@ def test_clients_without_requests_are_forgotten(
         else:
             turns.serve(one)
             turns.forget(one)
-    assert turns.is_empty and turns.work == 0
+    assert is_empty(turns) and turns.work == 0
 
 
 def test_a_client_whose_request_runs_has_saved_up_no_turns() -> None:

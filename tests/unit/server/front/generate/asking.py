@@ -13,10 +13,11 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.generate.features import all_features
 from seqserve_server.front.generate.job import Job, Window
+from seqserve_server.front.generate.languages import NO_AFFIXES
 from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import (
-    NO_AFFIXES,
     Asked,
     Hop,
     Options,
@@ -27,7 +28,7 @@ from seqserve_server.front.generate.records import (
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.overload.turns import run_now
-from seqserve_server.text.glossary import Glossary
+from seqserve_server.text.glossary import Glossaries, Glossary
 from seqserve_server.text.splitting import Span
 
 DECODING = DecodingOptions(max_decoding_length=MAX_TARGET)
@@ -35,6 +36,7 @@ TOKENIZER = byte_tokenizer()
 PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
 TO_GERMAN = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
 """A model of English to German."""
+FEATURES = all_features(Glossaries())
 
 
 def ids(text: str) -> tuple[int, ...]:
@@ -58,7 +60,7 @@ def part(text: str, decoding: DecodingOptions = DECODING) -> Part:
 
 def read(source: str, model: ServedModel, **options: Any) -> Source:
     """Reads a source as a request with these options does."""
-    meant = compile_options(generation_pb2.GenerationOptions(**options), model)
+    meant = compile_options(generation_pb2.GenerationOptions(**options), model, FEATURES)
     return run_now(SourceReader(model, meant).read(source))
 
 

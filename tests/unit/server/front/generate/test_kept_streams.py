@@ -50,7 +50,7 @@ def test_stop_sequence_that_ends_within_a_token_is_not_streamed() -> None:
 
     async def streamed() -> tuple[list[str], str]:
         job = job_of(model, options, read("c", model, stop_sequences=["b"]))
-        *pieces, whole = [each async for each in answering.streamed(job, job.sources[0])]
+        *pieces, whole = [each async for each in answering.streamed(job)]
         return [cast(Any, each).text for each in pieces], cast(Any, whole).hypotheses[0].text
 
     assert [asyncio.run(streamed()) for _ in range(2)] == [(["xa"], "xa")] * 2

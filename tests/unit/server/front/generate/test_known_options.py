@@ -3,6 +3,7 @@ import weakref
 
 import pytest
 from tests.unit.server.front.echo import echo_model
+from tests.unit.server.front.generate.asking import FEATURES
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
@@ -62,7 +63,7 @@ def test_options_that_a_model_keeps_do_not_keep_the_model(options: Options) -> N
     tokenizer = weakref.ref(served.tokenizer)
     gc.disable()
     try:
-        assert compile_options(options, served).features
+        assert compile_options(options, served, FEATURES).features
         del served
         assert tokenizer() is None
     finally:

@@ -11,9 +11,8 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.generate.languages import affixes_of
+from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import Affixes
 
 EN, DE, FR = "E", "D", "F"
 """Tokens that stand for languages."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.server.front.echo import MAX_TARGET, echo_model, manifest
 from tests.unit.server.front.generate.asking import DECODING as DEFAULTS
-from tests.unit.server.front.generate.asking import TOKENIZER, ids, refusal
+from tests.unit.server.front.generate.asking import FEATURES, TOKENIZER, ids, refusal
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
@@ -25,7 +25,7 @@ Term = generation_pb2.Term
 
 
 def convert_message(options: Any, max_rows: int = MAX_ROWS) -> DecodingOptions:
-    return compile_options(options, echo_model(MANIFEST, TOKENIZER, max_rows)).decoding
+    return compile_options(options, echo_model(MANIFEST, TOKENIZER, max_rows), FEATURES).decoding
 
 
 def convert(**options: Any) -> DecodingOptions:

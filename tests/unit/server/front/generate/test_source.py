@@ -11,7 +11,8 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Limits
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import SegmentationMode
-from seqserve_server.front.generate.records import NO_AFFIXES, Affixes, Options
+from seqserve_server.front.generate.languages import NO_AFFIXES, Affixes
+from seqserve_server.front.generate.records import Options
 from seqserve_server.front.generate.scoring import target_tokens
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.overload.turns import run_now

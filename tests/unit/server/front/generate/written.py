@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from tests.unit.server.front.generate.asking import job_of
+from tests.unit.server.front.generate.asking import FEATURES, job_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
@@ -61,7 +61,7 @@ def written(
     call: ServerCall | None = None,
     **sent: Any,
 ) -> generation_pb2.GenerateResponse:
-    options = compile_options(generation_pb2.GenerationOptions(**sent), model)
+    options = compile_options(generation_pb2.GenerationOptions(**sent), model, FEATURES)
     terms = sent.get("terms", ())
     count = len(terms) if num_targets is None else num_targets
     decoding = replace(options.decoding, terms=((1,),) * count)

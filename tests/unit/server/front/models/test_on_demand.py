@@ -31,6 +31,7 @@ from seqserve_server.contract.errors import (
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
+from seqserve_server.front.generate.records import NO_FEATURES
 from seqserve_server.front.models import on_demand
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -38,7 +39,6 @@ from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
-from seqserve_server.text.glossary_folder import GlossaryFolder
 
 AVAILABLE, READY, FAILED = ModelState.AVAILABLE, ModelState.READY, ModelState.FAILED
 LOADING = ModelState.LOADING
@@ -95,7 +95,7 @@ class Lazy(Watched):
     async def ask_for_pair(self, source: str, target: str) -> list[str]:
         """Gives the labels of the versions for a pair of languages."""
         options = pb.GenerationOptions(source_language=source, target_language=target)
-        directory = route.Directory(self.repository, cast(Any, None), GlossaryFolder())
+        directory = route.Directory(self.repository, cast(Any, None), NO_FEATURES)
         call = self.call()
         models, *_ = await route._models(pb.GenerateRequest(options=options), directory, call)
         call.release_models()

@@ -1,0 +1,22 @@
+"""All features; a server hands them to the way of a request, which knows none of them."""
+
+from seqserve_server.front.generate.alignment import alignment, unknowns
+from seqserve_server.front.generate.casing import casing
+from seqserve_server.front.generate.formality import formality
+from seqserve_server.front.generate.numbers import numbers
+from seqserve_server.front.generate.protected import protected
+from seqserve_server.front.generate.records import Features
+from seqserve_server.front.generate.terms import drafts, terms
+from seqserve_server.text.glossary import Glossaries
+
+
+def all_features(glossaries: Glossaries) -> Features:
+    """Returns the features of a server that has these glossaries, in the order in which they read.
+
+    Protected texts keep their case, so casing comes after them; it moves the alignment, which comes
+    before both. Terms are not looked for in protected texts; a formality leaves them their words. A
+    draft depends on the casing, and on the terms and the formality, with which no draft is
+    followed.
+    """
+    makers = (unknowns, alignment, protected, casing, terms, formality, drafts)
+    return Features(makers, numbers, glossaries)
