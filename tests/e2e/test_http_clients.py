@@ -168,6 +168,8 @@ def test_weblate(client: httpx.Client) -> None:
                      "alternatives": 3, "api_key": ""})],
         ["/translate", "-d", f"q={COFFEE}", "-d", "source=en", "-d", "target=de"],
         ["/translate", "-F", f"q={COFFEE}", "-F", "source=en", "-F", "target=de"],
+        # Of an address that ends with a slash.
+        ["//translate", "-d", f"q={COFFEE}", "-d", "source=en", "-d", "target=de"],
         ["/v2/translate", "-H", "Authorization: DeepL-Auth-Key key", "-H",
          "Content-Type: application/json", "-d",
          json.dumps({"text": [COFFEE], "target_lang": "DE"})],
