@@ -51,7 +51,7 @@ from seqserve import AsyncClient
 from seqserve.errors import CallError, DeadlineExceeded, Unavailable
 from seqserve.metadata import REQUEST_ID
 from seqserve_gateway import completions, deepl, libretranslate, openapi, v1
-from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
+from seqserve_gateway.call import request_id_of
 from seqserve_gateway.documents import Documents
 from seqserve_gateway.endpoint import Form, Gateway, routes_of
 from seqserve_gateway.failure import Failure, problem
@@ -120,8 +120,9 @@ def app_of(
         cors = Middleware(
             CORSMiddleware,
             allow_origins=cors_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", REQUEST_ID, TIMEOUT_HEADER, "traceparent"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            # SDKs send headers of their own.
+            allow_headers=["*"],
             # A page of the internet asks so before it calls an address of the reader's network.
             allow_private_network=True,
             expose_headers=[
@@ -143,7 +144,7 @@ def app_of(
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
-    app.state.documents = Documents(gateway.folder)
+    app.state.documents, app.state.glossaries = Documents(gateway.folder), gateway.glossaries
     return app
 
 

@@ -5,6 +5,8 @@ Sources: WHATWG URL Standard, section 5.1, application/x-www-form-urlencoded; RF
 multipart/form-data.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -82,6 +84,18 @@ class Fields:
         if not all(isinstance(value, str) for value in values):
             raise refusal(name, "must be a text or an array of texts")
         return [_whole(name, value) for value in values]
+
+    def objects(self, name: str) -> list[Fields]:
+        """Returns the fields of each object of an array; a form has them as ``name[0].field``."""
+        members: dict[str, dict[str, Any]] = {}
+        for key, value in self._values.items():
+            begin, is_member, member = key.partition("].")
+            if is_member and begin.startswith(f"{name}["):
+                members.setdefault(begin, {})[member] = value
+        values = self._values.get(name, [*members.values()])
+        if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
+            raise refusal(name, "must be an array of objects")
+        return [Fields(each) for each in values]
 
     def flag(self, name: str) -> bool:
         """Returns whether a field is true, or the word for it."""
