@@ -12,7 +12,6 @@ import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import groupby
@@ -48,16 +47,21 @@ async def glossary_of(call: Call, id_: str, pair: Pair) -> str:
     """Returns the name of the glossary of a translation, once the server has read it."""
     if not pair[0]:
         raise refusal("source_lang", "is missing; a glossary needs it")
-    # One that is not in the recent list may be new.
-    found = _with(id_, await call.recent(_known)) or _with(id_, await _all(call)) or _unknown(id_)
-    if not (fitting := [each for each in found if _is_for(each, pair)]):
-        known = (f"{each.source_language} to {each.target_language}" for each in found)
-        raise refusal("glossary_id", f"is for {', '.join(known)}")
+
+    def fitting(known: Sequence[Glossary]) -> list[Glossary]:
+        return [each for each in _with(id_, known) if _is_for(each, pair)]
+
+    if found := fitting(await call.recent(_served)):
+        return found[0].name
+    if not (found := fitting(known := await _all(call))):
+        own = _with(id_, known) or _unknown(id_)
+        pairs = (f"{each.source_language} to {each.target_language}" for each in own)
+        raise refusal("glossary_id", f"is for {', '.join(pairs)}")
     with suppress(TimeoutError):
         async with asyncio.timeout(_READ_S):
-            while fitting[0].entries and not _with(_id_of(fitting[0]), await _served(call)):
+            while not fitting(await _served(call)):
                 await asyncio.sleep(_PAUSE_S)
-    return fitting[0].name
+    return found[0].name
 
 
 async def answer(call: Call, fields: Fields) -> Response:
@@ -190,11 +194,6 @@ async def _all(call: Call) -> Sequence[Glossary]:
     # The server reads a change later.
     others = [each for each in served if not _OWN.fullmatch(_id_of(each))]
     return others + await asyncio.to_thread(_own, folder)
-
-
-async def _known(call: Call) -> Sequence[Glossary]:
-    # One entry tells that there are some; all of them would take much memory.
-    return [replace(each, entries=each.entries[:1]) for each in await _all(call)]
 
 
 async def _tsv_of(call: Call, glossary: Glossary) -> str:

@@ -29,8 +29,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     (folder / "glossaries").mkdir()
     (folder / "glossaries" / "drinks.en-de.tsv").write_text("coffee\tMokka\n")
     options = ("--glossaries", str(folder / "glossaries"))
-    with ServerProcess(MODELS, folder, *options) as server:
-        with gateway_of(server.target) as gateway:
+    with ServerProcess(MODELS, folder, *options, "--watch-interval-s", "0.5") as server:
+        with gateway_of(server.target, *options) as gateway:
             yield gateway
         server.stop()
 
@@ -85,6 +85,18 @@ def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
         "glossary_pairs": [["de", "en"], ["en", "de"], ["en", "ko"], ["ko", "en"]],
         "entries": {"coffee": "Mokka"},
         "is_limited": False,
+    }
+
+
+def test_glossaries_of_deepl(answers: dict[str, Any]) -> None:
+    assert answers["deepl_glossaries"] == {
+        "name": "Our list",
+        "entries": "tea\tT\ncoffee\tMokka\n",
+        "is_used": True,
+        "left": [["EN", "DE", 1]],
+        "listed": ["drinks", "One"],
+        "refused": True,
+        "after": ["drinks"],
     }
 
 

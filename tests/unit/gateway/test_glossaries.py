@@ -199,7 +199,7 @@ async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
         ({"name": " "}, "name: is empty"),
         ({"name": "x" * 200}, "name: is too long"),
         ({"dictionaries": [1]}, "dictionaries: must be an array of objects"),
-        ({"dictionaries": []}, "entries: a dictionary has 1 to"),
+        ({"dictionaries": []}, "dictionaries: is missing"),
         ({"dictionaries": [{**TERMS, "entries": ""}]}, "entries: a dictionary has 1 to"),
         ({"dictionaries": [{**TERMS, "source_lang": "../x"}]}, "source_lang: is no code"),
         ({"dictionaries": [{**TERMS, "entries_format": "tbx"}]}, "entries_format: must be one"),
