@@ -123,6 +123,7 @@ def test_sdk_of_openai(answers: dict[str, Any]) -> None:
             "max_tokens": ["BadRequestError", "max_tokens", "invalid_argument"],
             "prompt": ["BadRequestError", "prompt", "invalid_argument"],
             "chat": [True],
+            "retrieved": [True],
         },
     }
 

@@ -142,6 +142,10 @@ def openai_sdk(url: str) -> Any:
         client.chat.completions.create(model="en-de", messages=[{"role": "user", "content": "a"}])
     except openai.BadRequestError as error:
         refused["chat"] = ["prompt to /v1/completions" in error.message]
+    try:
+        client.models.retrieve("none")
+    except openai.NotFoundError as error:
+        refused["retrieved"] = ["no model 'none'" in error.message]
     assert long.choices[0].logprobs is not None and one.usage is not None
     return {
         "models": sorted(model.id for model in client.models.list()),
