@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, cast
+from typing import TypeAlias, cast
 
 from starlette.responses import JSONResponse, Response
 
@@ -23,6 +23,7 @@ from seqserve_gateway.fields import Fields, File, fields_of
 from seqserve_gateway.reading import Job
 from seqserve_gateway.translation import name_of, targets_of, translated
 
+_Answer: TypeAlias = Callable[[Call, Fields], Awaitable[Response]]
 _SCHEME = "deepl-auth-key"
 # Targets that its clients do not accept without a region.
 _REGIONS = {
@@ -176,7 +177,7 @@ async def _pairs(call: Call, fields: Fields) -> Response:
     return JSONResponse({"supported_languages": supported})
 
 
-def _keyed(answer: Callable[[Call, Fields], Awaitable[Response]]) -> Callable[[Call], Any]:
+def _keyed(answer: _Answer) -> Callable[[Call], Awaitable[Response]]:
     # The key, in its header or among the fields, is the caller's token.
     async def keyed(call: Call) -> Response:
         fields = fields_of(call)
@@ -190,6 +191,22 @@ def _keyed(answer: Callable[[Call, Fields], Awaitable[Response]]) -> Callable[[C
     return keyed
 
 
+_ANSWERS: Sequence[tuple[str, str, _Answer]] = [
+    ("/v2/translate", "GET POST", _translate),
+    ("/v2/document", "POST", _document),
+    ("/v2/document/{id}", "GET POST", _document_status),
+    ("/v2/document/{id}/result", "GET POST", _document_result),
+    ("/v2/languages", "GET POST", _languages),
+    ("/v2/usage", "GET POST", _usage),
+    ("/v2/glossary-language-pairs", "GET", _pairs),
+    ("/v2/glossaries", "GET POST", partial(glossaries.answer, is_v2=True)),
+    ("/v2/glossaries/{id}", "GET DELETE", partial(glossaries.answer, is_v2=True)),
+    ("/v2/glossaries/{id}/entries", "GET", glossaries.answer_tsv),
+    ("/v3/glossaries", "GET POST", glossaries.answer),
+    ("/v3/glossaries/{id}", "GET PATCH DELETE", glossaries.answer),
+    ("/v3/glossaries/{id}/entries", "GET", glossaries.answer_dictionary),
+    ("/v3/glossaries/{id}/dictionaries", "PUT DELETE", glossaries.answer_dictionary),
+]
 FORM = Form(
     name="deepl",
     endpoints=[
@@ -199,22 +216,7 @@ FORM = Form(
             methods=methods.split(),
             goes_on=answer is _document,
         )
-        for path, methods, answer in [
-            ("/v2/translate", "GET POST", _translate),
-            ("/v2/document", "POST", _document),
-            ("/v2/document/{id}", "GET POST", _document_status),
-            ("/v2/document/{id}/result", "GET POST", _document_result),
-            ("/v2/languages", "GET POST", _languages),
-            ("/v2/usage", "GET POST", _usage),
-            ("/v2/glossary-language-pairs", "GET", _pairs),
-            ("/v2/glossaries", "GET POST", glossaries.answer),
-            ("/v2/glossaries/{id}", "GET DELETE", glossaries.answer),
-            ("/v2/glossaries/{id}/entries", "GET", glossaries.answer_dictionary),
-            ("/v3/glossaries", "GET POST", glossaries.answer),
-            ("/v3/glossaries/{id}", "GET PATCH DELETE", glossaries.answer),
-            ("/v3/glossaries/{id}/entries", "GET", glossaries.answer_dictionary),
-            ("/v3/glossaries/{id}/dictionaries", "PUT DELETE", glossaries.answer_dictionary),
-        ]
+        for path, methods, answer in _ANSWERS
     ],
     error=reason_as("message", "`Authorization: DeepL-Auth-Key TOKEN`", {"QUOTA_USED": 456}),
     names=names_of("source_lang", "target_lang")

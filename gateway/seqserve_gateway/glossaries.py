@@ -17,7 +17,7 @@ from io import StringIO
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias
 
 from starlette.responses import JSONResponse, Response
 
@@ -27,7 +27,6 @@ from seqserve_gateway.call import Call
 from seqserve_gateway.failure import Failure, refusal
 from seqserve_gateway.fields import Fields
 
-T = TypeVar("T")
 Pair: TypeAlias = tuple[str, str]
 """Codes of the source and the target language."""
 Written: TypeAlias = dict[Pair, dict[str, str]]
@@ -64,10 +63,9 @@ async def glossary_of(call: Call, id_: str, pair: Pair) -> str:
     return found[0].name
 
 
-async def answer(call: Call, fields: Fields) -> Response:
-    """Answers ``/v2/glossaries``, ``/v3/glossaries``, and both with an id."""
-    is_v2, method = call.request.url.path.startswith("/v2"), call.request.method
-    id_ = call.request.path_params.get("id", "")
+async def answer(call: Call, fields: Fields, is_v2: bool = False) -> Response:
+    """Answers ``/v3/glossaries`` or ``/v2/glossaries``, both also with an id."""
+    id_, method = call.request.path_params.get("id", ""), call.request.method
     if method == "DELETE":
         return await _deleted(call, id_)
     if method == "PATCH" and fields.has("name"):
@@ -76,9 +74,7 @@ async def answer(call: Call, fields: Fields) -> Response:
     if method in ("POST", "PATCH"):
         found = await _changed(call, _write, method, id_, fields, is_v2)
     if id_:
-        found = [each for each in _with(id_, found) if not is_v2 or _id_of(each) == id_]
-    if id_ and not found:
-        _unknown(id_)
+        found = _with(id_, found, is_v2) or _unknown(id_)
     facts = []
     for key, group in groupby(found, _id_of if is_v2 else attrgetter("name")):
         own = [*group]
@@ -90,14 +86,16 @@ async def answer(call: Call, fields: Fields) -> Response:
     return JSONResponse({"glossaries": facts})
 
 
+async def answer_tsv(call: Call, fields: Fields) -> Response:
+    """Answers ``/v2/glossaries/{id}/entries``."""
+    id_ = call.request.path_params["id"]
+    found = _with(id_, await _all(call), is_whole=True) or _unknown(id_)
+    return Response(await _tsv_of(call, found[0]), media_type="text/tab-separated-values")
+
+
 async def answer_dictionary(call: Call, fields: Fields) -> Response:
-    """Answers ``/v2/glossaries/{id}/entries``, ``/v3/glossaries/{id}/entries`` and its
-    ``/dictionaries``."""
-    id_, method = call.request.path_params["id"], call.request.method
-    if call.request.url.path.startswith("/v2"):
-        found = [each for each in await _all(call) if _id_of(each) == id_] or _unknown(id_)
-        return Response(await _tsv_of(call, found[0]), media_type="text/tab-separated-values")
-    pair = _pair_of(fields)
+    """Answers ``/v3/glossaries/{id}/entries`` and ``/v3/glossaries/{id}/dictionaries``."""
+    id_, method, pair = call.request.path_params["id"], call.request.method, _pair_of(fields)
     if method == "DELETE":
         return await _deleted(call, id_, pair)
     found = _with(id_, await _all(call))
@@ -118,7 +116,7 @@ async def _deleted(call: Call, id_: str, pair: Pair | None = None) -> Response:
     return Response(status_code=204)
 
 
-async def _changed(call: Call, change: Callable[..., T], *given: Any) -> T:
+async def _changed(call: Call, change: Callable[..., Any], *given: Any) -> Any:
     folder: Path | None = call.request.app.state.glossaries
     if folder is None:
         raise Failure("INVALID_ARGUMENT", _READ_ONLY)
@@ -141,7 +139,7 @@ def _write(folder: Path, method: str, id_: str, fields: Fields, is_one: bool) ->
     if method == "PATCH":
         new = {id_: before.get(id_, {}) | terms for id_, terms in new.items()}
     sizes = {_id_of(each): each.entry_count for each in own} | {id_: len(new[id_]) for id_ in new}
-    if not new or not all(1 <= len(terms) <= _MOST_ENTRIES for terms in new.values()):
+    if not all(1 <= len(terms) <= _MOST_ENTRIES for terms in new.values()):
         raise refusal("entries", f"a dictionary has 1 to {_MOST_ENTRIES:,}")
     if len(sizes) > _MOST_FILES or sum(sizes.values()) > _MOST_OF_ALL:
         raise refusal("entries", "there is no room for more glossaries; delete some")
@@ -203,8 +201,8 @@ async def _tsv_of(call: Call, glossary: Glossary) -> str:
     return "".join(f"{source}\t{target}\n" for source, target in glossary.entries)
 
 
-def _with(id_: str, glossaries: Sequence[Glossary]) -> list[Glossary]:
-    of_name = [each for each in glossaries if each.name == id_]
+def _with(id_: str, glossaries: Sequence[Glossary], is_whole: bool = False) -> list[Glossary]:
+    of_name = [each for each in glossaries if each.name == id_ and not is_whole]
     return [each for each in glossaries if _id_of(each) == id_] or of_name
 
 

@@ -134,7 +134,10 @@ async def writer(server: Translator, tmp_path: Path) -> AsyncIterator[AsyncClien
     (tmp_path / "house.en-de.tsv").write_text("a\tb\n")
     server.glossaries = [model_pb2.Glossary(name="house", source_language="en", entry_count=1)]
     server.glossaries[0].target_language = "de"
-    async with opened(replace(gateway_of(server), glossaries=tmp_path), *FORMS) as client:
+    gateway = replace(gateway_of(server), glossaries=tmp_path)
+    async with opened(gateway, *FORMS, trusted_proxies=["127.0.0.1"]) as client:
+        # As behind a proxy that takes a prefix off.
+        client.headers["x-forwarded-prefix"] = "/v2/mt"
         yield client
 
 
