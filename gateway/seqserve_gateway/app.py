@@ -16,17 +16,11 @@ write a module with a :class:`~seqserve_gateway.endpoint.Form`, and list it in :
         results = await call.generate_all(texts, read, beam_size=4)  # windowed, low priority
         return JSONResponse(results)
 
-An endpoint gets a :class:`~seqserve_gateway.call.Call`: the server, bounded bodies,
-readers of documents, windows for arrays, recent listings.
-
-- **The caller's token** is taken from ``Authorization: Bearer``; a form that carries it elsewhere
-  sets ``call.token`` before its first call. It reaches the server with every call of the request.
-- **Cancellation**: if the client disconnects, or the deadline passes, the endpoint is cancelled,
-  and with it the calls that it awaits. A generator of the client that is left needs ``aclosing``.
-- **State** that outlives a request belongs to the application: ``call.request.app.state``.
-- **Errors**: raise :class:`~seqserve_gateway.failure.Failure`, or let a
-  :class:`~seqserve.CallError` pass; ``Form.error`` writes both, and those of limits, in the form's
-  shape. ``x-request-id``, ``Retry-After`` and ``WWW-Authenticate`` are added.
+An endpoint gets a :class:`~seqserve_gateway.call.Call`: the server, bounded bodies, readers of
+documents, windows for arrays, recent listings. A form that carries the caller's token elsewhere
+than in ``Authorization: Bearer`` sets ``call.token`` before its first call. State that outlives a
+request belongs to ``call.request.app.state``. If the client disconnects, or the deadline passes,
+the endpoint is cancelled; a generator of the client that is left needs ``aclosing``.
 
 The deadline, the limits on bodies and calls, metrics and ids are the same for all forms.
 """

@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from starlette.responses import JSONResponse, Response
 
@@ -16,7 +16,7 @@ from seqserve.arguments import GenerateOptions
 from seqserve.language_codes import AUTO, folded
 from seqserve_gateway import RESOURCES, glossaries
 from seqserve_gateway.call import Call
-from seqserve_gateway.documents import Documents, attachment, suffix_of
+from seqserve_gateway.documents import attachment, suffix_of
 from seqserve_gateway.endpoint import Endpoint, Form, warning_header
 from seqserve_gateway.failure import names_of, reason_as, refusal
 from seqserve_gateway.fields import Fields, File, fields_of
@@ -70,15 +70,15 @@ async def _document(call: Call, fields: Fields) -> Response:
     options = await _options(call, fields)
     source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
     await call.check_token()
-    return JSONResponse(_documents(call).begin(call, file, source, target, options))
+    return JSONResponse(call.request.app.state.documents.begin(call, file, source, target, options))
 
 
 async def _document_status(call: Call, fields: Fields) -> Response:
-    return JSONResponse(_documents(call).status(*await _handle(call, fields)))
+    return JSONResponse(call.request.app.state.documents.status(*await _handle(call, fields)))
 
 
 async def _document_result(call: Call, fields: Fields) -> Response:
-    documents, (id_, key) = _documents(call), await _handle(call, fields)
+    documents, (id_, key) = call.request.app.state.documents, await _handle(call, fields)
     if call.request.method != "HEAD":
         call.afterwards = partial(documents.remove, id_)
     return attachment(*documents.result(id_, key))
@@ -88,10 +88,6 @@ async def _handle(call: Call, fields: Fields) -> tuple[str, str]:
     key = fields.text("document_key")
     await call.check_token()
     return call.request.path_params["id"], key
-
-
-def _documents(call: Call) -> Documents:
-    return cast(Documents, call.request.app.state.documents)
 
 
 async def _languages(call: Call, fields: Fields) -> Response:

@@ -10,7 +10,7 @@ import csv
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import StringIO
@@ -31,13 +31,14 @@ Pair: TypeAlias = tuple[str, str]
 """Codes of the source and the target language."""
 Written: TypeAlias = dict[Pair, dict[str, str]]
 """Targets by their sources, by the languages."""
-_OWN = re.compile(r"([0-9a-f]{16}\.([\w-]+))\.([a-z]{2,8})-([a-z]{2,8})", re.ASCII)
+_OWN = re.compile(
+    r"(?P<name>[0-9a-f]{16}\.([A-Za-z0-9_-]+))"
+    r"\.(?P<source_language>[a-z]{2,8})-(?P<target_language>[a-z]{2,8})"
+)
+_SIGN = re.compile("-([0-9a-f]{1,5})-")
 _TERM = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,256}")
 _MOST_NAME, _MOST_ENTRIES, _MOST_OF_ALL, _MOST_FILES = 180, 10_000, 100_000, 500
-_READ_ONLY = (
-    "the glossaries are files of the operator of the server; no call changes them, unless the"
-    " gateway has the option --glossaries"
-)
+_READ_ONLY = "glossaries are files of the operator, unless the gateway has the option --glossaries"
 _PAUSE_S, _READ_S = 0.2, 15.0
 """In which the server reads a new file: two of its scans have to see it."""
 
@@ -66,13 +67,12 @@ async def glossary_of(call: Call, id_: str, pair: Pair) -> str:
 async def answer(call: Call, fields: Fields, is_v2: bool = False) -> Response:
     """Answers ``/v3/glossaries`` or ``/v2/glossaries``, both also with an id."""
     id_, method = call.request.path_params.get("id", ""), call.request.method
-    if method == "DELETE":
-        return await _deleted(call, id_)
     if method == "PATCH" and fields.has("name"):
         raise refusal("name", "cannot change; create another glossary, and delete this one")
-    found = await _all(call)
-    if method in ("POST", "PATCH"):
-        found = await _changed(call, _write, method, id_, fields, is_v2)
+    is_read = method in ("GET", "HEAD")
+    found = await (_all(call) if is_read else _changed(call, id_, fields, is_v2))
+    if method == "DELETE":
+        return Response(status_code=204)
     if id_:
         found = _with(id_, found, is_v2) or _unknown(id_)
     facts = []
@@ -96,11 +96,11 @@ async def answer_tsv(call: Call, fields: Fields) -> Response:
 async def answer_dictionary(call: Call, fields: Fields) -> Response:
     """Answers ``/v3/glossaries/{id}/entries`` and ``/v3/glossaries/{id}/dictionaries``."""
     id_, method, pair = call.request.path_params["id"], call.request.method, _pair_of(fields)
+    is_read = method in ("GET", "HEAD")
+    found = await (_all(call) if is_read else _changed(call, id_, fields, True))
     if method == "DELETE":
-        return await _deleted(call, id_, pair)
-    found = _with(id_, await _all(call))
-    if method == "PUT":
-        found = await _changed(call, _write, method, id_, fields, True)
+        return Response(status_code=204)
+    found = _with(id_, found)
     found = [each for each in found if _is_for(each, pair)] or _unknown(id_, pair)
     if method == "PUT":
         return JSONResponse(_languages_of(found[0], entry_count=found[0].entry_count))
@@ -111,26 +111,28 @@ async def answer_dictionary(call: Call, fields: Fields) -> Response:
     return JSONResponse({"dictionaries": shown})
 
 
-async def _deleted(call: Call, id_: str, pair: Pair | None = None) -> Response:
-    await _changed(call, _remove, id_, pair)
-    return Response(status_code=204)
-
-
-async def _changed(call: Call, change: Callable[..., Any], *given: Any) -> Any:
+async def _changed(call: Call, id_: str, fields: Fields, is_one: bool) -> list[Glossary]:
     folder: Path | None = call.request.app.state.glossaries
     if folder is None:
         raise Failure("INVALID_ARGUMENT", _READ_ONLY)
     await call.check_token()
     try:
-        return await asyncio.to_thread(change, folder, *given)
+        return await asyncio.to_thread(_change, folder, call.request.method, id_, fields, is_one)
     except OSError as error:
         reason = f"the glossary cannot be stored: {error.strerror}"
         raise Failure("UNAVAILABLE", reason) from None
 
 
-def _write(folder: Path, method: str, id_: str, fields: Fields, is_one: bool) -> list[Glossary]:
-    # Returns the whole glossary.
-    own, name = _own(folder), id_ or _name_of(fields)
+def _change(folder: Path, method: str, id_: str, fields: Fields, is_one: bool) -> list[Glossary]:
+    # Returns the whole glossary as it is then.
+    own = _own(folder)
+    if method == "DELETE":
+        pair = _pair_of(fields) if is_one and fields.has("target_lang") else None
+        found = [each for each in _with(id_, own) if pair is None or _is_for(each, pair)]
+        for each in found or _unknown(id_, pair):
+            (folder / f"{_id_of(each)}.tsv").unlink(missing_ok=True)
+        return found
+    name = id_ or _name_of(fields)
     written = _written_of([fields] if is_one else fields.objects("dictionaries"))
     before = {_id_of(each): dict(each.entries) for each in own if each.name == name}
     if not before and method != "POST":
@@ -154,30 +156,16 @@ def _write(folder: Path, method: str, id_: str, fields: Fields, is_one: bool) ->
     return _with(name, _own(folder))
 
 
-def _remove(folder: Path, id_: str, pair: Pair | None) -> None:
-    found = [each for each in _with(id_, _own(folder)) if pair is None or _is_for(each, pair)]
-    for each in found or _unknown(id_, pair):
-        (folder / f"{_id_of(each)}.tsv").unlink(missing_ok=True)
-
-
 def _own(folder: Path) -> list[Glossary]:
     own = []
     for path in sorted(folder.glob("*.tsv")):
         if match := _OWN.fullmatch(path.stem):
             with suppress(FileNotFoundError):
-                lines = path.read_text("utf-8").split("\n")[:-1]
-                parts = [line.strip().partition("\t") for line in lines]
-                own.append(
-                    Glossary(
-                        name=match[1],
-                        source_language=match[3],
-                        target_language=match[4],
-                        entry_count=len(parts),
-                        modified_s=int(path.stat().st_mtime),
-                        fault="",
-                        entries=tuple((source, target) for source, _, target in parts),
-                    )
-                )
+                lines = path.read_text("utf-8", "replace").split("\n")[:-1]
+                entries = tuple((*line.strip().partition("\t")[::2],) for line in lines)
+                facts: dict[str, Any] = match.groupdict()
+                facts |= {"modified_s": int(path.stat().st_mtime), "fault": ""}
+                own.append(Glossary(**facts, entry_count=len(entries), entries=entries))
     return own
 
 
@@ -222,12 +210,10 @@ def _id_of(glossary: Glossary) -> str:
 
 def _heading_of(glossary: Glossary, id_: str) -> dict[str, Any]:
     match = _OWN.fullmatch(_id_of(glossary))
-    title = match[2] if match else glossary.name
-    if match:
-        title = re.sub("-([0-9a-f]{1,5})-", lambda sign: chr(int(sign[1], 16)), title)
+    title = _SIGN.sub(lambda sign: chr(int(sign[1], 16)), match[2]) if match else glossary.name
     written = datetime.fromtimestamp(glossary.modified_s, UTC).isoformat(timespec="milliseconds")
-    times = {"creation_time": written.replace("+00:00", "Z")}
-    return {"glossary_id": id_, "name": title, "ready": True} | times
+    times = {"ready": True, "creation_time": written.replace("+00:00", "Z")}
+    return {"glossary_id": id_, "name": title, **times}
 
 
 def _languages_of(glossary: Glossary, **others: Any) -> dict[str, Any]:
