@@ -11,6 +11,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import StringIO
@@ -39,6 +40,8 @@ _SIGN = re.compile("-([0-9a-f]{1,5})-")
 _TERM = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,256}")
 _MOST_NAME, _MOST_ENTRIES, _MOST_OF_ALL, _MOST_FILES = 180, 10_000, 100_000, 500
 _READ_ONLY = "glossaries are files of the operator, unless the gateway has the option --glossaries"
+_ONE = ThreadPoolExecutor(1, "seqserve-glossaries")
+"""In which changes come one after the other."""
 _PAUSE_S, _READ_S = 0.2, 15.0
 """In which the server reads a new file: two of its scans have to see it."""
 
@@ -117,7 +120,8 @@ async def _changed(call: Call, id_: str, fields: Fields, is_one: bool) -> list[G
         raise Failure("INVALID_ARGUMENT", _READ_ONLY)
     await call.check_token()
     try:
-        return await asyncio.to_thread(_change, folder, call.request.method, id_, fields, is_one)
+        loop, given = asyncio.get_running_loop(), (call.request.method, id_, fields, is_one)
+        return await loop.run_in_executor(_ONE, _change, folder, *given)
     except OSError as error:
         reason = f"the glossary cannot be stored: {error.strerror}"
         raise Failure("UNAVAILABLE", reason) from None
@@ -134,12 +138,12 @@ def _change(folder: Path, method: str, id_: str, fields: Fields, is_one: bool) -
         return found
     name = id_ or _name_of(fields)
     written = _written_of([fields] if is_one else fields.objects("dictionaries"))
-    before = {_id_of(each): dict(each.entries) for each in own if each.name == name}
+    before = {_id_of(each) for each in own if each.name == name}
     if not before and method != "POST":
         _unknown(name)
     new = {f"{name}.{pair[0]}-{pair[1]}": terms for pair, terms in written.items()}
     if method == "PATCH":
-        new = {id_: before.get(id_, {}) | terms for id_, terms in new.items()}
+        new |= {id_: _entries(folder, id_) | new[id_] for id_ in before & new.keys()}
     sizes = {_id_of(each): each.entry_count for each in own} | {id_: len(new[id_]) for id_ in new}
     if not all(1 <= len(terms) <= _MOST_ENTRIES for terms in new.values()):
         raise refusal("entries", f"a dictionary has 1 to {_MOST_ENTRIES:,}")
@@ -157,16 +161,23 @@ def _change(folder: Path, method: str, id_: str, fields: Fields, is_one: bool) -
 
 
 def _own(folder: Path) -> list[Glossary]:
+    # Without their entries, which would take much memory.
     own = []
     for path in sorted(folder.glob("*.tsv")):
         if match := _OWN.fullmatch(path.stem):
             with suppress(FileNotFoundError):
-                lines = path.read_text("utf-8", "replace").split("\n")[:-1]
-                entries = tuple((*line.strip().partition("\t")[::2],) for line in lines)
                 facts: dict[str, Any] = match.groupdict()
                 facts |= {"modified_s": int(path.stat().st_mtime), "fault": ""}
-                own.append(Glossary(**facts, entry_count=len(entries), entries=entries))
+                own.append(Glossary(**facts, entry_count=path.read_bytes().count(b"\n")))
     return own
+
+
+def _entries(folder: Path, id_: str) -> dict[str, str]:
+    # Of one that another caller has just removed, there are none.
+    text = ""
+    with suppress(FileNotFoundError):
+        text = (folder / f"{id_}.tsv").read_text("utf-8", "replace")
+    return dict(line.strip().partition("\t")[::2] for line in text.split("\n")[:-1])
 
 
 async def _served(call: Call) -> Sequence[Glossary]:
@@ -183,10 +194,14 @@ async def _all(call: Call) -> Sequence[Glossary]:
 
 
 async def _tsv_of(call: Call, glossary: Glossary) -> str:
-    languages = glossary.source_language, glossary.target_language
-    if not glossary.entries:
-        glossary = await call.client.glossary(glossary.name, *languages, timeout_s=call.left_s)
-    return "".join(f"{source}\t{target}\n" for source, target in glossary.entries)
+    folder, id_ = call.request.app.state.glossaries, _id_of(glossary)
+    if folder and _OWN.fullmatch(id_):
+        entries = (await asyncio.to_thread(_entries, folder, id_)).items()
+    else:
+        pair = glossary.source_language, glossary.target_language
+        found = await call.client.glossary(glossary.name, *pair, timeout_s=call.left_s)
+        entries = dict(found.entries).items()
+    return "".join(f"{source}\t{target}\n" for source, target in entries)
 
 
 def _with(id_: str, glossaries: Sequence[Glossary], is_whole: bool = False) -> list[Glossary]:

@@ -178,6 +178,17 @@ async def test_callers_write_change_and_delete_their_own(
     assert (await writer.get(path)).status_code == 404
 
 
+async def test_changes_at_once_lose_nothing(writer: AsyncClient) -> None:
+    body = {"name": "a", "dictionaries": [TERMS]}
+    path = (
+        f"/v3/glossaries/{(await writer.post('/v3/glossaries', json=body)).json()['glossary_id']}"
+    )
+    patches = [{"dictionaries": [{**TERMS, "entries": f"{n}\t{n}"}]} for n in range(8)]
+    await asyncio.gather(*(writer.patch(path, json=patch) for patch in patches))
+    [dictionary] = (await writer.get(path)).json()["dictionaries"]
+    assert dictionary["entry_count"] == 10
+
+
 async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
     writer: AsyncClient, server: Translator
 ) -> None:
