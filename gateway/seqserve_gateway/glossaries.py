@@ -37,8 +37,13 @@ _OWN = re.compile(
     r"\.(?P<source_language>[a-z]{2,8})-(?P<target_language>[a-z]{2,8})"
 )
 _SIGN = re.compile("-([0-9a-f]{1,5})-")
+# As the server counts the words and signs of a source.
+_WORD = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|\w+|[^\w\s]"
+)
 _TERM = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,256}")
-_MOST_NAME, _MOST_ENTRIES, _MOST_OF_ALL, _MOST_FILES = 180, 10_000, 100_000, 500
+_MOST_WORDS, _MOST_NAME, _MOST_FILES = 32, 180, 500
+_MOST_ENTRIES, _MOST_OF_ALL = 10_000, 100_000
 _READ_ONLY = "glossaries are files of the operator, unless the gateway has the option --glossaries"
 _ONE = ThreadPoolExecutor(1, "seqserve-glossaries")
 """In which changes come one after the other."""
@@ -216,7 +221,8 @@ def _is_for(glossary: Glossary, pair: Pair) -> bool:
 
 def _unknown(id_: str, pair: Pair | None = None) -> NoReturn:
     what = f"has no dictionary for {' to '.join(pair)}" if pair else "is not a glossary here"
-    raise Failure("NOT_FOUND", f"glossary_id: {id_!r:.80} {what}, or is one of the operator")
+    reason = f"{id_!r:.80} {what}; no call changes one of the operator"
+    raise Failure("NOT_FOUND", f"glossary_id: {reason}", field="glossary_id")
 
 
 def _id_of(glossary: Glossary) -> str:
@@ -267,8 +273,9 @@ def _written_of(dictionaries: Sequence[Fields]) -> Written:
         for number, row in enumerate(rows, 1):
             if not any(columns := [column.strip() for column in row]):
                 continue
-            if len(columns) != 2 or not all(map(_TERM.fullmatch, columns)):
-                what = "a source and a target, each of up to 256 characters"
+            is_short = len(_WORD.findall(columns[0])) <= _MOST_WORDS
+            if len(columns) != 2 or not all(map(_TERM.fullmatch, columns)) or not is_short:
+                what = f"a source of up to {_MOST_WORDS} words, and a target, of 256 characters"
                 raise refusal("entries", f"line {number}: must be {what}")
             if terms.setdefault(columns[0], columns[1]) != columns[1]:
                 raise refusal("entries", f"line {number}: its source has another target before")

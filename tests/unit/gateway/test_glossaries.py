@@ -220,6 +220,8 @@ async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
         ({"dictionaries": [{**TERMS, "entries": "a\n"}]}, "entries: line 1: must be"),
         ({"dictionaries": [{**TERMS, "entries": "a\tb\n\nc\td\te"}]}, "entries: line 3: must be"),
         ({"dictionaries": [{**TERMS, "entries": f"a\t{'b' * 257}"}]}, "entries: line 1: must be"),
+        ({"dictionaries": [{**TERMS, "entries": f"{'a.' * 17}\tb"}]}, "entries: line 1: must be"),
+        ({"dictionaries": [{**TERMS, "entries": f"{'茶' * 33}\tb"}]}, "entries: line 1: must be"),
         ({"dictionaries": [{**TERMS, "entries": "a\tb\u2028c"}]}, "entries: line 1: must be"),
         ({"dictionaries": [{**TERMS, "entries": "a\tb\na\tc"}]}, "entries: line 2: its source has"),
     ],
