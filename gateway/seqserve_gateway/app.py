@@ -16,17 +16,11 @@ write a module with a :class:`~seqserve_gateway.endpoint.Form`, and list it in :
         results = await call.generate_all(texts, read, beam_size=4)  # windowed, low priority
         return JSONResponse(results)
 
-An endpoint gets a :class:`~seqserve_gateway.call.Call`: the server, bounded bodies,
-readers of documents, windows for arrays, recent listings.
-
-- **The caller's token** is taken from ``Authorization: Bearer``; a form that carries it elsewhere
-  sets ``call.token`` before its first call. It reaches the server with every call of the request.
-- **Cancellation**: if the client disconnects, or the deadline passes, the endpoint is cancelled,
-  and with it the calls that it awaits. A generator of the client that is left needs ``aclosing``.
-- **State** that outlives a request belongs to the application: ``call.request.app.state``.
-- **Errors**: raise :class:`~seqserve_gateway.failure.Failure`, or let a
-  :class:`~seqserve.CallError` pass; ``Form.error`` writes both, and those of limits, in the form's
-  shape. ``x-request-id``, ``Retry-After`` and ``WWW-Authenticate`` are added.
+An endpoint gets a :class:`~seqserve_gateway.call.Call`: the server, bounded bodies, readers of
+documents, windows for arrays, recent listings. A form that carries the caller's token elsewhere
+than in ``Authorization: Bearer`` sets ``call.token`` before its first call. State that outlives a
+request belongs to ``call.request.app.state``. If the client disconnects, or the deadline passes,
+the endpoint is cancelled; a generator of the client that is left needs ``aclosing``.
 
 The deadline, the limits on bodies and calls, metrics and ids are the same for all forms.
 """
@@ -51,7 +45,7 @@ from seqserve import AsyncClient
 from seqserve.errors import CallError, DeadlineExceeded, Unavailable
 from seqserve.metadata import REQUEST_ID
 from seqserve_gateway import completions, deepl, libretranslate, openapi, v1
-from seqserve_gateway.call import TIMEOUT_HEADER, request_id_of
+from seqserve_gateway.call import request_id_of
 from seqserve_gateway.documents import Documents
 from seqserve_gateway.endpoint import Form, Gateway, routes_of
 from seqserve_gateway.failure import Failure, problem
@@ -120,8 +114,9 @@ def app_of(
         cors = Middleware(
             CORSMiddleware,
             allow_origins=cors_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", REQUEST_ID, TIMEOUT_HEADER, "traceparent"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            # SDKs send headers of their own.
+            allow_headers=["*"],
             # A page of the internet asks so before it calls an address of the reader's network.
             allow_private_network=True,
             expose_headers=[
@@ -143,7 +138,7 @@ def app_of(
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
-    app.state.documents = Documents(gateway.folder)
+    app.state.documents, app.state.glossaries = Documents(gateway.folder), gateway.glossaries
     return app
 
 

@@ -49,7 +49,6 @@ def _no_network(text: str) -> str | None:
 
 
 _WHOLE = Share()
-
 # A server on this machine has the variables of these names.
 _listener = partial(option, group="listener")
 _own = partial(option, group="listener", has_variable=False)
@@ -103,13 +102,17 @@ class GatewayOptions(ConnectionOptions):
         " the path. By default the address of the request.",
         fault=lambda url: None if PublicAddress.parse(url) else "a URL such as https://example.com",
     )
+    glossaries: Path | None = _own(
+        None,
+        help="Folder of the server's --glossaries, in which callers may then create, change and"
+        " delete glossaries by DeepL's calls; the operator's files stay.",
+        fault=lambda path: None if path.is_dir() else "a folder",
+    )
     max_timeout_s: float = _listener(
         300.0, help="Longest deadline that a request may ask for, in seconds.", minimum=0.001
     )
     max_requests: int = _listener(
-        512,
-        help="Maximum number of requests at a time; further ones get 429.",
-        minimum=1,
+        512, help="Maximum number of requests at a time; further ones get 429.", minimum=1
     )
     max_body_bytes: int = _listener(
         1 << 20, help="Maximum size of the body of a request.", minimum=1
@@ -223,6 +226,7 @@ def serve(options: GatewayOptions, share: Share = _WHOLE, parent: Parent | None 
         metrics=Metrics(share.index, folder),
         max_timeout_s=options.max_timeout_s,
         folder=folder,
+        glossaries=options.glossaries,
     )
     app = app_of(
         gateway,

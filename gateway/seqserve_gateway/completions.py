@@ -6,6 +6,7 @@ its SDK sends.
 
 import json
 import math
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -67,13 +68,16 @@ _CODES = {
 }
 _BYTES_OF_CHOICE, _BYTES_OF_TOKEN, _BYTES_OF_LOGPROB = 600, 20, 200
 """Memory for a choice, and for each of its tokens and their log-probabilities."""
+# As Vercel's AI SDK writes one message; the frame would be translated, too.
+_FRAME = re.compile(r"\Auser:\n(.*)\n\nassistant:\n\Z", re.DOTALL)
 _NO_CHAT = "the models here read one text, not a conversation; send it as prompt to /v1/completions"
 
 
 async def _complete(call: Call) -> Response:
     call.check_json()
     fields = _checked(object_of(call.json))
-    prompts, options = Fields(fields).texts("prompt"), _options_of(fields)
+    prompts = [_FRAME.sub(r"\1", prompt) for prompt in Fields(fields).texts("prompt")]
+    options = _options_of(fields)
     if not prompts:
         raise refusal("prompt", "is an empty array")
     head = {

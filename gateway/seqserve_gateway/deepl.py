@@ -1,37 +1,30 @@
-"""DeepL's API: ``/v2/translate``, ``/document``, ``/languages``, ``/usage`` and ``/glossaries``.
-
-Only the server's operator changes glossaries. An id is the name with the languages, as in the file
-name: ``products.en-de``.
+"""DeepL's API: ``/v2/translate``, ``/document``, ``/languages`` and ``/usage``.
 
 Source: the public description of the API, https://developers.deepl.com/docs, and what its clients
 send.
 """
 
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, cast
+from typing import TypeAlias
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from seqserve.arguments import GenerateOptions
 from seqserve.language_codes import AUTO, folded
-from seqserve.model import Glossary
-from seqserve_gateway import RESOURCES
+from seqserve_gateway import RESOURCES, glossaries
 from seqserve_gateway.call import Call
-from seqserve_gateway.documents import Documents, attachment, suffix_of
+from seqserve_gateway.documents import attachment, suffix_of
 from seqserve_gateway.endpoint import Endpoint, Form, warning_header
-from seqserve_gateway.failure import Failure, names_of, reason_as, refusal
+from seqserve_gateway.failure import names_of, reason_as, refusal
 from seqserve_gateway.fields import Fields, File, fields_of
 from seqserve_gateway.reading import Job
 from seqserve_gateway.translation import name_of, targets_of, translated
 
+_Answer: TypeAlias = Callable[[Call, Fields], Awaitable[Response]]
 _SCHEME = "deepl-auth-key"
-_TSV = "text/tab-separated-values"
-_READ_ONLY = "the glossaries are files of the operator of the server; no call changes them"
 # Targets that its clients do not accept without a region.
 _REGIONS = {
     "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
@@ -51,8 +44,7 @@ _XML_TAGS = {
 _NO_LIMIT = 1_000_000_000_000
 
 
-async def _translate(call: Call) -> Response:
-    fields = _fields(call)
+async def _translate(call: Call, fields: Fields) -> Response:
     texts = [_in_one_line(fields, text) for text in fields.texts("text")]
     options = await _options(call, fields)
     job = _job_of(fields, texts)
@@ -69,8 +61,7 @@ async def _translate(call: Call) -> Response:
     return JSONResponse({"translations": translations}, headers=warning_header(results))
 
 
-async def _document(call: Call) -> Response:
-    fields = _fields(call)
+async def _document(call: Call, fields: Fields) -> Response:
     file = fields.file("file")
     file = File(fields.text("filename", "") or file.name, file.content)
     suffix = suffix_of(file, "file")
@@ -79,32 +70,27 @@ async def _document(call: Call) -> Response:
     options = await _options(call, fields)
     source, target = fields.text("source_lang", "") or AUTO, fields.code("target_lang")
     await call.check_token()
-    return JSONResponse(_documents(call).begin(call, file, source, target, options))
+    return JSONResponse(call.request.app.state.documents.begin(call, file, source, target, options))
 
 
-async def _document_status(call: Call) -> Response:
-    return JSONResponse(_documents(call).status(*await _handle(call)))
+async def _document_status(call: Call, fields: Fields) -> Response:
+    return JSONResponse(call.request.app.state.documents.status(*await _handle(call, fields)))
 
 
-async def _document_result(call: Call) -> Response:
-    documents, (id_, key) = _documents(call), await _handle(call)
+async def _document_result(call: Call, fields: Fields) -> Response:
+    documents, (id_, key) = call.request.app.state.documents, await _handle(call, fields)
     if call.request.method != "HEAD":
         call.afterwards = partial(documents.remove, id_)
     return attachment(*documents.result(id_, key))
 
 
-async def _handle(call: Call) -> tuple[str, str]:
-    key = _fields(call).text("document_key")
+async def _handle(call: Call, fields: Fields) -> tuple[str, str]:
+    key = fields.text("document_key")
     await call.check_token()
     return call.request.path_params["id"], key
 
 
-def _documents(call: Call) -> Documents:
-    return cast(Documents, call.request.app.state.documents)
-
-
-async def _languages(call: Call) -> Response:
-    fields = _fields(call)
+async def _languages(call: Call, fields: Fields) -> Response:
     kind = fields.text("type", "source")
     if kind not in ("source", "target"):
         raise refusal("type", "must be source or target")
@@ -124,8 +110,7 @@ async def _languages(call: Call) -> Response:
     )
 
 
-async def _usage(call: Call) -> Response:
-    _fields(call)
+async def _usage(call: Call, fields: Fields) -> Response:
     # The period with a quota; the month if neither or both have one.
     usages = await call.client.usage(timeout_s=call.left_s)
     periods = sorted(usages, key=lambda each: (each.max_characters > 0, each.period == "month"))
@@ -158,7 +143,7 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
         options["segmentation"] = "lines"
     if id_ := fields.text("glossary_id", ""):
         source, target = fields.text("source_lang", ""), fields.text("target_lang")
-        options["glossary"] = await _glossary_of(call, id_, source, target)
+        options["glossary"] = await glossaries.glossary_of(call, id_, (source, target))
     return options
 
 
@@ -176,41 +161,8 @@ def _job_of(fields: Fields, texts: Sequence[str]) -> Job:
     return Job(handling or "plain", texts, options=options)
 
 
-async def _glossary_of(call: Call, id_: str, source: str, target: str) -> str:
-    if not source:
-        raise refusal("source_lang", "is missing; a glossary needs it")
-    # One that is not in the recent list may be new.
-    glossary = _found(await call.recent(_glossaries), id_) or await _with_id(call, id_)
-    own = glossary.source_language, glossary.target_language
-    for code, requested in zip(own, (source, target), strict=True):
-        if not folded(code).may_be(folded(requested)):
-            raise refusal("glossary_id", f"is for {own[0]} to {own[1]}")
-    return glossary.name
-
-
-async def _list_glossaries(call: Call) -> Response:
-    _fields(call)
-    glossaries = await _glossaries(call)
-    return JSONResponse({"glossaries": [_described(glossary) for glossary in glossaries]})
-
-
-async def _glossary(call: Call) -> Response:
-    _fields(call)
-    return JSONResponse(_described(await _with_id(call, call.request.path_params["id"])))
-
-
-async def _entries(call: Call) -> Response:
-    _fields(call)
-    listed = await _with_id(call, call.request.path_params["id"])
-    languages = listed.source_language, listed.target_language
-    glossary = await call.client.glossary(listed.name, *languages, timeout_s=call.left_s)
-    lines = [f"{source}\t{target}\n" for source, target in glossary.entries]
-    return Response("".join(lines), media_type=_TSV)
-
-
-async def _pairs(call: Call) -> Response:
+async def _pairs(call: Call, fields: Fields) -> Response:
     # A pivot does not support glossaries.
-    _fields(call)
     pairs = await call.client.language_pairs(timeout_s=call.left_s)
     codes = {
         (folded(pair.source_language).name, folded(pair.target_language).name)
@@ -221,70 +173,46 @@ async def _pairs(call: Call) -> Response:
     return JSONResponse({"supported_languages": supported})
 
 
-async def _refuse(call: Call) -> Response:
-    raise Failure("INVALID_ARGUMENT", _READ_ONLY)
+def _keyed(answer: _Answer) -> Callable[[Call], Awaitable[Response]]:
+    # The key, in its header or among the fields, is the caller's token.
+    async def keyed(call: Call) -> Response:
+        fields = fields_of(call)
+        scheme, _, key = call.request.headers.get("authorization", "").partition(" ")
+        key = key.strip() if scheme.lower() == _SCHEME else ""
+        if key := key or fields.text("auth_key", ""):
+            # The end by which its clients know the address of the free service.
+            call.token = key.removesuffix(":fx")
+        return await answer(call, fields)
+
+    return keyed
 
 
-async def _with_id(call: Call, id_: str) -> Glossary:
-    if (glossary := _found(await _glossaries(call), id_)) is None:
-        raise Failure("NOT_FOUND", f"glossary_id: {id_!r:.80} is not a glossary of the server")
-    return glossary
-
-
-def _found(glossaries: Sequence[Glossary], id_: str) -> Glossary | None:
-    return next((each for each in glossaries if _id_of(each) == id_), None)
-
-
-async def _glossaries(call: Call) -> Sequence[Glossary]:
-    return await call.client.glossaries(timeout_s=call.left_s)
-
-
-def _id_of(glossary: Glossary) -> str:
-    return f"{glossary.name}.{glossary.source_language}-{glossary.target_language}"
-
-
-def _described(glossary: Glossary) -> dict[str, Any]:
-    written = datetime.fromtimestamp(glossary.modified_s, UTC).isoformat(timespec="milliseconds")
-    return {
-        "glossary_id": _id_of(glossary),
-        "name": glossary.name,
-        "ready": True,
-        "source_lang": folded(glossary.source_language).name,
-        "target_lang": folded(glossary.target_language).name,
-        "creation_time": written.replace("+00:00", "Z"),
-        "entry_count": glossary.entry_count,
-    }
-
-
-def _fields(call: Call) -> Fields:
-    # The key, in its header or among them, is the caller's token.
-    fields = fields_of(call)
-    if key := _key_of(call.request) or fields.text("auth_key", ""):
-        # The end by which its clients know the address of the free service.
-        call.token = key.removesuffix(":fx")
-    return fields
-
-
-def _key_of(request: Request) -> str:
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == _SCHEME else ""
-
-
+_ANSWERS: Sequence[tuple[str, str, _Answer]] = [
+    ("/v2/translate", "GET POST", _translate),
+    ("/v2/document", "POST", _document),
+    ("/v2/document/{id}", "GET POST", _document_status),
+    ("/v2/document/{id}/result", "GET POST", _document_result),
+    ("/v2/languages", "GET POST", _languages),
+    ("/v2/usage", "GET POST", _usage),
+    ("/v2/glossary-language-pairs", "GET", _pairs),
+    ("/v2/glossaries", "GET POST", partial(glossaries.answer, is_v2=True)),
+    ("/v2/glossaries/{id}", "GET DELETE", partial(glossaries.answer, is_v2=True)),
+    ("/v2/glossaries/{id}/entries", "GET", glossaries.answer_tsv),
+    ("/v3/glossaries", "GET POST", glossaries.answer),
+    ("/v3/glossaries/{id}", "GET PATCH DELETE", glossaries.answer),
+    ("/v3/glossaries/{id}/entries", "GET", glossaries.answer_dictionary),
+    ("/v3/glossaries/{id}/dictionaries", "PUT DELETE", glossaries.answer_dictionary),
+]
 FORM = Form(
     name="deepl",
     endpoints=[
-        Endpoint(path="/v2/translate", answer=_translate, methods=["GET", "POST"]),
-        Endpoint(path="/v2/document", answer=_document, goes_on=True),
-        Endpoint(path="/v2/document/{id}", answer=_document_status, methods=["GET", "POST"]),
-        Endpoint(path="/v2/document/{id}/result", answer=_document_result, methods=["GET", "POST"]),
-        Endpoint(path="/v2/languages", answer=_languages, methods=["GET", "POST"]),
-        Endpoint(path="/v2/usage", answer=_usage, methods=["GET", "POST"]),
-        Endpoint(path="/v2/glossary-language-pairs", answer=_pairs, methods=["GET"]),
-        Endpoint(path="/v2/glossaries", answer=_list_glossaries, methods=["GET"]),
-        Endpoint(path="/v2/glossaries", answer=_refuse, methods=["POST"]),
-        Endpoint(path="/v2/glossaries/{id}", answer=_glossary, methods=["GET"]),
-        Endpoint(path="/v2/glossaries/{id}", answer=_refuse, methods=["DELETE"]),
-        Endpoint(path="/v2/glossaries/{id}/entries", answer=_entries, methods=["GET"]),
+        Endpoint(
+            path=path,
+            answer=_keyed(answer),
+            methods=methods.split(),
+            goes_on=answer is _document,
+        )
+        for path, methods, answer in _ANSWERS
     ],
     error=reason_as("message", "`Authorization: DeepL-Auth-Key TOKEN`", {"QUOTA_USED": 456}),
     names=names_of("source_lang", "target_lang")

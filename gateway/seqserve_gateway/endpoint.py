@@ -147,6 +147,8 @@ class Gateway:
     """Longest deadline that a caller may ask for."""
     folder: Path | None = None
     """State that the processes of the gateway share; None if there is one process."""
+    glossaries: Path | None = None
+    """Folder of the server's glossaries, in which callers may write; None if they may not."""
 
 
 class Streamed(Response):

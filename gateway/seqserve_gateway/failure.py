@@ -113,6 +113,9 @@ class Failure(Exception):
         members |= {name: value for name in ("reason", "field") if (value := getattr(self, name))}
         if self.retry_after_s is not None:
             members["retry_after_s"] = self.retry_after_s
+        if self.status == 404:
+            # Of a model, or of a path that only OpenAI has; its SDKs show no other member.
+            members["error"] = {"message": self.details, "code": "not_found"}
         return compact(members)
 
 

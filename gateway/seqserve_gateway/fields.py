@@ -5,6 +5,8 @@ Sources: WHATWG URL Standard, section 5.1, application/x-www-form-urlencoded; RF
 multipart/form-data.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -83,6 +85,20 @@ class Fields:
             raise refusal(name, "must be a text or an array of texts")
         return [_whole(name, value) for value in values]
 
+    def objects(self, name: str) -> list[Fields]:
+        """Returns the fields of each object of an array; a form has them as ``name[0].field``."""
+        members: dict[str, dict[str, Any]] = {}
+        for key, value in self._values.items():
+            begin, is_member, member = key.partition("].")
+            if is_member and begin.startswith(f"{name}["):
+                members.setdefault(begin, {})[member] = value
+        values = self._values.get(name, [*members.values()])
+        if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
+            raise refusal(name, "must be an array of objects")
+        if not values:
+            raise refusal(name, "is missing")
+        return [Fields(each) for each in values]
+
     def flag(self, name: str) -> bool:
         """Returns whether a field is true, or the word for it."""
         return str(self._values.get(name, "")).lower() in _TRUE
@@ -109,7 +125,8 @@ def fields_of(call: Call) -> Fields:
     if not call.body:
         return Fields(query)
     if call.media_type == JSON:
-        return Fields(query | _of_json(call))
+        # Repeated members, and those without a use, do no harm here.
+        return Fields(query | object_of(lambda parse_int, **_: call.json(parse_int=parse_int)))
     if call.media_type == "multipart/form-data":
         values, files = _of_multipart(call.body, call.request.headers["content-type"])
         return Fields(query | values, files)
@@ -179,16 +196,6 @@ def _whole(name: str, text: str) -> str:
 
 def _too_many() -> Failure:
     return Failure("INVALID_ARGUMENT", f"there are more than {_MOST_FIELDS:,} fields")
-
-
-def _of_json(call: Call) -> dict[str, Any]:
-    try:
-        values = call.json()
-    except (ValueError, RecursionError):
-        raise Failure("INVALID_ARGUMENT", "the body is not JSON") from None
-    if not isinstance(values, dict):
-        raise Failure("INVALID_ARGUMENT", "the body is not a JSON object")
-    return values
 
 
 def _of_form(text: str) -> dict[str, Any]:

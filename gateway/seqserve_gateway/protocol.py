@@ -185,6 +185,9 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return
+        if self.url.startswith(b"//"):
+            # The address of a client ended with a slash; this is no name of a host.
+            self.url = b"/" + self.url.lstrip(b"/")
         super().on_headers_complete()
         # Trailers come after the body; a proxy has not seen to them (RFC 9110, section 6.5.1).
         self.headers = []

@@ -1,6 +1,6 @@
 """Texts and files as passages: finds the text to translate, and writes the translation.
 
-It runs in the processes of :mod:`.readers`, and imports no more than they need. A process keeps
+It runs in the processes of :class:`.Readers`, and imports no more than they need. A process keeps
 nothing between two jobs, because the answers may take minutes: to write a document, it reads it
 again.
 """

@@ -29,8 +29,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     (folder / "glossaries").mkdir()
     (folder / "glossaries" / "drinks.en-de.tsv").write_text("coffee\tMokka\n")
     options = ("--glossaries", str(folder / "glossaries"))
-    with ServerProcess(MODELS, folder, *options) as server:
-        with gateway_of(server.target) as gateway:
+    with ServerProcess(MODELS, folder, *options, "--watch-interval-s", "0.5") as server:
+        with gateway_of(server.target, *options) as gateway:
             yield gateway
         server.stop()
 
@@ -88,6 +88,18 @@ def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
     }
 
 
+def test_glossaries_of_deepl(answers: dict[str, Any]) -> None:
+    assert answers["deepl_glossaries"] == {
+        "name": "Our list",
+        "entries": "tea\tT\ncoffee\tMokka\n",
+        "is_used": True,
+        "left": [["EN", "DE", 1]],
+        "listed": ["drinks", "One"],
+        "refused": True,
+        "after": ["drinks"],
+    }
+
+
 def test_sdk_of_openai(answers: dict[str, Any]) -> None:
     assert answers["openai_sdk"] == {
         "models": ["de-en", "en-de", "en-ko", "ko-en"],
@@ -111,6 +123,7 @@ def test_sdk_of_openai(answers: dict[str, Any]) -> None:
             "max_tokens": ["BadRequestError", "max_tokens", "invalid_argument"],
             "prompt": ["BadRequestError", "prompt", "invalid_argument"],
             "chat": [True],
+            "retrieved": [True],
         },
     }
 
@@ -168,6 +181,8 @@ def test_weblate(client: httpx.Client) -> None:
                      "alternatives": 3, "api_key": ""})],
         ["/translate", "-d", f"q={COFFEE}", "-d", "source=en", "-d", "target=de"],
         ["/translate", "-F", f"q={COFFEE}", "-F", "source=en", "-F", "target=de"],
+        # Of an address that ends with a slash.
+        ["//translate", "-d", f"q={COFFEE}", "-d", "source=en", "-d", "target=de"],
         ["/v2/translate", "-H", "Authorization: DeepL-Auth-Key key", "-H",
          "Content-Type: application/json", "-d",
          json.dumps({"text": [COFFEE], "target_lang": "DE"})],

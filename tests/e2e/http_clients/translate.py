@@ -18,6 +18,7 @@ from typing import Any
 import deepl
 import openai
 from deep_translator import DeeplTranslator, LibreTranslator
+from deepl.api_data import MultilingualGlossaryDictionaryEntries as Terms
 from libretranslatepy import LibreTranslateAPI
 
 SOURCE = "The coffee tastes good."
@@ -78,6 +79,37 @@ def deepl_sdk(url: str) -> Any:
     }
 
 
+def deepl_glossaries(url: str) -> Any:
+    client = deepl.DeepLClient("key:fx", server_url=url)
+    pair: dict[str, Any] = {"source_lang": "EN", "target_lang": "DE"}
+    back = Terms("DE", "EN", {"Kaffee": "brew"})
+    made = client.create_multilingual_glossary("Our list", [Terms("EN", "DE", {"tea": "T"}), back])
+    client.update_multilingual_glossary_dictionary(made, Terms("EN", "DE", {"coffee": "Mokka"}))
+    [both] = client.get_multilingual_glossary_entries(made, "EN", "DE").dictionaries
+    client.replace_multilingual_glossary_dictionary(made, Terms("EN", "DE", {"coffee": "Trank"}))
+    text = client.translate_text(SOURCE, glossary=made, **pair).text
+    client.delete_multilingual_glossary_dictionary(made, source_lang="DE", target_lang="EN")
+    left = client.get_multilingual_glossary(made.glossary_id).dictionaries
+    client.delete_multilingual_glossary(made)
+    one = client.create_glossary("One", entries={"tea": "T"}, **pair)
+    listed = [each.name for each in client.list_multilingual_glossaries()]
+    client.delete_glossary(one)
+    refused = ""
+    try:
+        client.delete_multilingual_glossary("drinks")
+    except deepl.GlossaryNotFoundException as error:
+        refused = str(error)
+    return {
+        "name": made.name,
+        "entries": both.entries,
+        "is_used": "Trank" in text,
+        "left": [[each.source_lang, each.target_lang, each.entry_count] for each in left],
+        "listed": listed,
+        "refused": "one of the operator" in refused,
+        "after": [each.name for each in client.list_glossaries()],
+    }
+
+
 def openai_sdk(url: str) -> Any:
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
     pair = {"source_language": "en", "target_language": "de"}
@@ -110,6 +142,10 @@ def openai_sdk(url: str) -> Any:
         client.chat.completions.create(model="en-de", messages=[{"role": "user", "content": "a"}])
     except openai.BadRequestError as error:
         refused["chat"] = ["prompt to /v1/completions" in error.message]
+    try:
+        client.models.retrieve("none")
+    except openai.NotFoundError as error:
+        refused["retrieved"] = ["no model 'none'" in error.message]
     assert long.choices[0].logprobs is not None and one.usage is not None
     return {
         "models": sorted(model.id for model in client.models.list()),
@@ -172,6 +208,7 @@ CLIENTS: list[Callable[[str], Any]] = [
     deep_translator_libre,
     deep_translator_deepl,
     deepl_sdk,
+    deepl_glossaries,
     openai_sdk,
     deepl_documents,
 ]

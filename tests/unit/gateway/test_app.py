@@ -92,7 +92,7 @@ async def test_page_of_another_site_may_not_call(server: FakeServer, origins: li
 async def test_page_of_a_named_origin_may_call(server: FakeServer, origins: list[str]) -> None:
     asks = {
         "access-control-request-method": "POST",
-        "access-control-request-headers": "content-type,authorization,x-request-timeout-s",
+        "access-control-request-headers": "authorization,x-request-timeout-s,x-stainless-os",
         "access-control-request-private-network": "true",
     }
     async with opened(gateway_of(server), FORM, cors_origins=origins) as client:

@@ -10,8 +10,8 @@ from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.app import FORMS
 from seqserve_gateway.failure import Failure
-from seqserve_gateway.readers import Readers
 from seqserve_gateway.reading import Job, Part, Unreadable
+from seqserve_gateway.upstream import Readers
 
 PAGE = Job("html", ["<p>one</p>"])
 LONG = "<p>one</p>\n\n" * 20_000

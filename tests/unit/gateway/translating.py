@@ -117,7 +117,8 @@ class Translator(FakeServer):
         return model_pb2.GetUsageResponse(usages=self.usages)
 
     def GetGlossary(self, request: Any, context: Any) -> Any:
-        [found] = [each for each in self.glossaries if each.name == request.glossary]
+        asked = request.glossary, request.source_language
+        [found] = [each for each in self.glossaries if (each.name, each.source_language) == asked]
         entries = [generation_pb2.Term(source="a", target="b")]
         return model_pb2.GetGlossaryResponse(glossary=found, entries=entries)
 

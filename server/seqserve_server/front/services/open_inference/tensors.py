@@ -105,7 +105,8 @@ _TYPED_LISTS = {BYTES: "bytes_contents", FP32: "fp32_contents"}
 
 def refuse_parameters(field: str, names: Iterable[str]) -> None:
     """Refuses parameters of a tensor, such as one that puts its data in shared memory."""
-    for name in names:
+    # KServe's client says for HTTP how data is sent, over gRPC too.
+    for name in set(names) - {"binary_data", "binary_data_size"}:
         raise InvalidRequest(
             f"{field}.parameters", f"{name!r:.{MAX_NAME}} is unknown; tensors have no parameters"
         )
