@@ -154,6 +154,8 @@ def main(argv: list[str]) -> int:
                 if isinstance(error, OutputLost):
                     error.add_note(_CUT)
             raise
+        finally:
+            sys.stderr.write(writer.summary())
         if writer.failed.count:
             report = f"{writer.failed.count:,} of {writer.count:,} lines failed: {writer.failed}"
             print(f"seqserve: {report}", file=sys.stderr)
@@ -170,7 +172,8 @@ def _last_word(file: Path | None, answered: int) -> str:
 def _where_to_go_on(file: Path | None, answered: int) -> str:
     name = "INPUT" if file in (None, STANDARD_INPUT) else shlex.quote(str(file))
     rest = f"`tail -n +{answered + 1} {name}` shows the others"
-    return f"The first {answered:,} lines are answered; {rest}."
+    first = "line is" if answered == 1 else f"{answered:,} lines are"
+    return f"The first {first} answered; {rest}."
 
 
 def _answer(

@@ -285,7 +285,7 @@ class _Translator:
         progress.clear()
         if writer.failed.count:
             report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
-            print(f"seqserve: {name}: {report}: lines {writer.failed}", file=sys.stderr)
+            print(f"seqserve: {name}: {report}: {writer.failed.named}", file=sys.stderr)
         self.report.check(parser(io.StringIO("".join(texts), newline="")), writer.part)
 
 
