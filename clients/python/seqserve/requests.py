@@ -185,9 +185,8 @@ def _extend(message: Message, name: str, value: Any) -> None:
 
 def _listed(value: Any) -> Sequence[Any]:
     # A text would pass for a list of its characters, and bytes in a list for texts.
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise TypeError
-    if any(isinstance(each, bytes) for each in value):
+    is_text = isinstance(value, str | bytes)
+    if is_text or not isinstance(value, Sequence) or bytes in map(type, value):
         raise TypeError
     return value
 

@@ -120,10 +120,9 @@ class TrafficOptions(ModelsOptions):
 
     def models(self, client: Client) -> Sequence[Model]:
         """Sets the weights."""
-        weights: dict[int, int] = {}
-        for version, weight in map(_weight_of, self.weights):
-            if weights.setdefault(version, weight) != weight:
-                raise OptionError(f"weights: version {version} has {weights[version]} and {weight}")
+        weights = dict(map(_weight_of, self.weights))
+        if len(weights) < len(self.weights):
+            raise OptionError("weights: a version has more than one")
         return client.set_traffic(self.name, weights)
 
 

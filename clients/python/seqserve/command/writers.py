@@ -3,6 +3,7 @@
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
@@ -34,25 +35,24 @@ class LineNumbers:
     def __init__(self) -> None:
         self.count = 0
         self._ranges: list[tuple[int, int]] = []
-        self._last = self._others = 0
+        self._others = 0
 
     def add(self, number: int) -> None:
         """Adds a number; one that is the last one again counts once more and is shown once."""
         self.count += 1
-        if number == self._last:
+        last = self._ranges[-1][1] if self._ranges else 0
+        if number == last:
             return
-        self._last = number
-        if self._others or (len(self._ranges) == _MAX_RANGES and self._ranges[-1][1] < number - 1):
+        if self._others or (len(self._ranges) == _MAX_RANGES and last < number - 1):
             self._others += 1
-        elif self._ranges and self._ranges[-1][1] == number - 1:
+        elif self._ranges and last == number - 1:
             self._ranges[-1] = (self._ranges[-1][0], number)
         else:
             self._ranges.append((number, number))
 
-    @property
-    def named(self) -> str:
-        """The numbers with the word before them: ``line 9``, ``lines 2-3, 9``."""
-        return f"{'line' if str(self).isdecimal() else 'lines'} {self}"
+    def of(self, label: str) -> str:
+        """Shows them after their word: ``line 9``, ``lines 2-3, 9``."""
+        return f"{label}{'' if str(self).isdecimal() else 's'} {self}"
 
     def __str__(self) -> str:
         """Shows ranges: ``2-3, 9``."""
@@ -95,8 +95,8 @@ class AnswerWriter(Writer):
     """Whether to report token counts and timings too."""
     line_end: str = "\n"
     """How lines of the output end."""
-    repeated: dict[str, LineNumbers] = field(default_factory=dict)
-    """Faults that lines share, each with its lines; only the first one is reported singly."""
+    shared: dict[str, LineNumbers] = field(default_factory=lambda: defaultdict(LineNumbers))
+    """Faults that many sources may have, with the numbers of these; reported at the end."""
 
     def write(self, passage: Passage, outcome: Outcome) -> None:
         """Writes the answer of a source; an empty one has an empty answer."""
@@ -114,19 +114,10 @@ class AnswerWriter(Writer):
             self._write(number, self._of_result(result))
             self._report_result(number, result)
 
-    def summary(self) -> str:
-        """Returns a line for each fault that several lines share."""
-        shared = {fault: lines for fault, lines in self.repeated.items() if lines.count > 1}
-        return "".join(
-            f"seqserve: {lines.count:,} of {self.count:,} lines: {fault}: {lines}\n"
-            for fault, lines in shared.items()
-        )
-
-    def _report_shared(self, number: int, fault: str) -> None:
-        lines = self.repeated.setdefault(fault, LineNumbers())
-        lines.add(number)
-        if lines.count == 1 or self.label != "line":
-            self.report(number, fault)
+    def report_shared(self) -> None:
+        """Reports each fault that many sources may have, in one line."""
+        for fault, numbers in self.shared.items():
+            print(f"seqserve: {numbers.of(self.label)}: {fault}", file=sys.stderr)
 
     def piece(self, number: int, piece: Piece) -> None:
         """Writes a piece of a stream; the last one ends the answer."""
@@ -197,15 +188,14 @@ class TextWriter(AnswerWriter):
         super()._report_result(number, result)
         if result and result.source_warnings:
             reasons = ", ".join(_WARNINGS[each] for each in result.source_warnings)
-            self._report_shared(number, f"the model probably cannot read it: {reasons}")
+            self.shared[f"the model probably cannot read it: {reasons}"].add(number)
         for rank, hypothesis in enumerate(result.hypotheses if result else (), start=1):
             unmet = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
             which = f"hypothesis {rank}: " if self.hypotheses > 1 else ""
-            own = [f"unmet terms: {unmet}"] * bool(unmet) + [*map(str, hypothesis.warnings)]
-            for fault in own:
-                self.report(number, which + fault)
+            for fault in [f"unmet terms: {unmet}"] * bool(unmet) + [*hypothesis.warnings]:
+                self.report(number, f"{which}{fault}")
             for fault in ends_of(hypothesis):
-                self._report_shared(number, which + fault)
+                self.shared[which + fault].add(number)
 
     def _lines(self, lines: list[str]) -> str:
         end = self.line_end
