@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, nullcontext
 from typing import Any, TypeVar, Unpack
 
@@ -55,7 +55,7 @@ class Call:
         upstream: Upstream,
         request_id: str,
         timeout_s: float,
-        names: Mapping[str, str],
+        names: dict[str, str],
     ) -> None:
         """Starts the clock of the deadline; an endpoint gets the call, it makes none."""
         self.request = request
@@ -64,7 +64,7 @@ class Call:
         self.request_id = request_id
         """Id of the call in the server's log; it is in every answer as ``x-request-id``."""
         self.names = names
-        """``Form.names``."""
+        """``Form.names``, which may be others for this call."""
         self.afterwards: Callable[[], Awaitable[None]] | None = None
         """Work after the answer, until the deadline or the drain of the gateway; if it fails, the
         request counts as failed."""

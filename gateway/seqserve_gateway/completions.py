@@ -76,6 +76,8 @@ _NO_CHAT = "the models here read one text, not a conversation; send it as prompt
 async def _complete(call: Call) -> Response:
     call.check_json()
     fields = _checked(object_of(call.json))
+    if "beam_size" in fields:
+        call.names |= {name: "beam_size" for name in ("beam_size", "options.beam_size")}
     prompts = [_FRAME.sub(r"\1", prompt) for prompt in Fields(fields).texts("prompt")]
     options = _options_of(fields)
     if not prompts:
@@ -92,7 +94,8 @@ async def _complete(call: Call) -> Response:
         if fields.get("stream_options", {}).get("include_usage"):
             # Every event has the field; only the last one knows the usage.
             head["usage"] = None
-        return Streamed(_events(call, prompts, options, completed, head), _failed)
+        events = _events(call, prompts, options, completed, head)
+        return Streamed(events, lambda failure: _event(_error_facts(failure.named_by(call.names))))
 
     def needed(response: GenerateResponse) -> _Facts:
         # An answer may be much longer than its prompt.
@@ -151,10 +154,6 @@ def _unlimited(options: GenerateOptions, error: InvalidArgument) -> GenerateOpti
     if error.field != "options.max_decoding_length" or not options["max_decoding_length"]:
         raise error
     return {**options, "max_decoding_length": None}
-
-
-def _failed(failure: Failure) -> str:
-    return _event(_error_facts(failure.named_by(FORM.names)))
 
 
 def _event(facts: _Facts) -> str:

@@ -212,6 +212,7 @@ class _EndpointApp:
         request = Request(scope, receive)
         request_id = request_id_of(request)
         begun_s, code, has_begun = time.monotonic(), "CANCELLED", False
+        names = dict(self._form.names)
 
         async def identified(message: Message) -> None:
             nonlocal has_begun
@@ -221,7 +222,7 @@ class _EndpointApp:
             await send(message)
 
         try:
-            await self._answer(request, request_id, identified)
+            await self._answer(request, request_id, identified, names)
             code = "OK"
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError):
@@ -229,7 +230,7 @@ class _EndpointApp:
                     raise
                 # The drain is over.
                 error = Failure("UNAVAILABLE", "the gateway is shutting down")
-            failure = failure_of(error, request_id).named_by(self._form.names)
+            failure = failure_of(error, request_id).named_by(names)
             code = failure.code
             if failure is not GONE and not has_begun:
                 response = self._form.error(failure, request_id)
@@ -239,7 +240,9 @@ class _EndpointApp:
             duration_s = time.monotonic() - begun_s
             self._gateway.metrics.ended(self._form.name, self._endpoint.path, code, duration_s)
 
-    async def _answer(self, request: Request, request_id: str, send: Send) -> None:
+    async def _answer(
+        self, request: Request, request_id: str, send: Send, names: dict[str, str]
+    ) -> None:
         gateway = self._gateway
         usual_s = gateway.max_timeout_s if self._endpoint.goes_on else gateway.upstream.timeout_s
         timeout_s = timeout_of(request, usual_s, gateway.max_timeout_s)
@@ -247,7 +250,6 @@ class _EndpointApp:
             with gateway.admission.call(body.caller):
                 # The calls report the deadline themselves; this ends what a slow reader holds.
                 async with asyncio.timeout(timeout_s + _READ_S):
-                    names = self._form.names
                     call = Call(request, body, gateway.upstream, request_id, timeout_s, names)
                     async with _watch_disconnect(request.receive):
                         response = await self._endpoint.answer(call)

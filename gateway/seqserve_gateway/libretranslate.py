@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from starlette.responses import JSONResponse, Response
 
-from seqserve.errors import CallError
 from seqserve.language_codes import AUTO, folded
 from seqserve.results import DetectedLanguage
 from seqserve_gateway import RESOURCES
@@ -54,11 +53,8 @@ async def _translate_one(call: Call, fields: Fields) -> Response:
     form = fields.word("tag_handling", "plain", ("plain", "html", "xml"))
     alternatives = fields.number("alternatives", _MOST_ALTERNATIVES)
     job = Job(form, [fields.text("text")])
-    try:
-        [result] = await translated(call, job, "text", source, target, alternatives=alternatives)
-    except (CallError, Failure) as error:
-        failure = error if isinstance(error, Failure) else Failure.of(error)
-        raise failure.named_by(names_of("source_lang", "target_lang")) from None
+    call.names |= names_of("source_lang", "target_lang")
+    [result] = await translated(call, job, "text", source, target, alternatives=alternatives)
     answer = {
         "code": 200,
         "id": time.time_ns() // 1000,

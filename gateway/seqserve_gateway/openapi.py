@@ -33,11 +33,7 @@ _LONG: Schema = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]
 _KINDS: dict[int, Schema] = {
     FieldDescriptor.CPPTYPE_STRING: {"type": "string"},
     FieldDescriptor.CPPTYPE_BOOL: {"type": "boolean"},
-    FieldDescriptor.CPPTYPE_INT32: {
-        "type": "integer",
-        "minimum": -(1 << 31),
-        "maximum": (1 << 31) - 1,
-    },
+    FieldDescriptor.CPPTYPE_INT32: {"type": "integer", "minimum": -1 << 31, "maximum": ~(-1 << 31)},
     FieldDescriptor.CPPTYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1},
     FieldDescriptor.CPPTYPE_UINT64: _LONG,
     FieldDescriptor.CPPTYPE_FLOAT: _NUMBER,

@@ -178,9 +178,9 @@ def outcome(name: str, *given: Any) -> Any:
 def _translations(
     job: Job, answers: Sequence[Sequence[Answer] | None], report: Report
 ) -> dict[str, list[str]]:
-    parse = _parser_of(job)
+    parse, texts = _opened(job)
     translations: dict[str, list[str]] = {}
-    for (name, text), own in zip(_texts(job).items(), answers, strict=True):
+    for (name, text), own in zip(texts.items(), answers, strict=True):
         # A text in the target language stays.
         part, translations[name] = "" if name == job.form else name, [text]
         if own is not None:
@@ -193,34 +193,34 @@ def _translations(
 
 
 def _documents(job: Job) -> Iterator[Iterable[Passage]]:
-    return map(_parser_of(job), _texts(job).values())
+    parse, texts = _opened(job)
+    return map(parse, texts.values())
 
 
-def _texts(job: Job) -> Mapping[str, str]:
+def _opened(job: Job) -> tuple[Callable[[str], Iterable[Passage]], Mapping[str, str]]:
+    """Returns the parser of the texts of a job, and the texts by their names."""
     if job.content is None:
-        return {str(number): text for number, text in enumerate(job.texts)}
+        parsers: dict[str, Any] = {
+            "plain": lambda text: [Passage(line=0, source=p, text=p) for p in parts(text)],
+            "xml": partial(xml, **job.options),
+        }
+        page = partial(html.parse, languages=job.languages)
+        return parsers.get(job.form, page), {
+            str(number): text for number, text in enumerate(job.texts)
+        }
     kind = format_of(Path(job.form))
+    parser = parser_of(kind, languages=job.languages)
     if kind not in ARCHIVES:
-        return {job.form: decoded(job.content, FALLBACKS.get(kind, ""))[0]}
+        texts = {job.form: decoded(job.content, FALLBACKS.get(kind, ""))[0]}
+        return lambda text: parser(io.StringIO(text, "")), texts
     with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
-        texts = texts_of(kind, archive)
-        if (size := sum(part.file_size for part in texts)) > _MAX_TEXT:
+        own_parts = texts_of(kind, archive)
+        if (size := sum(part.file_size for part in own_parts)) > _MAX_TEXT:
             raise OptionError(f"{job.form}: has text of {size:,} bytes; {_MAX_TEXT:,} can be read")
         check(archive)
-        return {part.filename: text_of(archive, part) for part in texts}
-
-
-def _parser_of(job: Job) -> Callable[[str], Iterable[Passage]]:
-    if job.content is not None:
-        kind = format_of(Path(job.form))
-        parser = parser_of(kind, languages=job.languages)
-        if kind in ARCHIVES:
-            with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
-                parser = parser_within(archive, kind, parser)
-        return lambda text: parser(io.StringIO(text, ""))
-    if job.form == "xml":
-        return partial(xml, **job.options)
-    return _plain if job.form == "plain" else lambda text: html.parse([text], job.languages)
+        own = parser_within(archive, kind, parser)
+        texts = {part.filename: text_of(archive, part) for part in own_parts}
+        return lambda text: own(io.StringIO(text, "")), texts
 
 
 def xml(
@@ -256,10 +256,6 @@ def xml(
         return Role.INLINE
 
     return Table(roles={}, namespaces=None, is_text=True, role=role).parse([text])
-
-
-def _plain(text: str) -> list[Passage]:
-    return [Passage(line=0, source=part, text=part) for part in parts(text)]
 
 
 def _part(passage: Passage) -> Part:

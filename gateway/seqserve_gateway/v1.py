@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from functools import partial
 from typing import Any, TypeVar
 
 from google.protobuf import json_format
@@ -70,7 +69,9 @@ def _endpoint(path: str, descriptor: MethodDescriptor) -> Endpoint:
     async def answer(call: Call) -> Response:
         request = read(call, message())
         if descriptor.server_streaming:
-            return Streamed(_events(call, method, request), partial(_failed, call.request_id))
+            error = "event: error\ndata: {}\n\n".format
+            events = _events(call, method, request)
+            return Streamed(events, lambda failure: error(failure.text(call.request_id)))
         response = await call.message(method, request)
         if members := _as_openai(response):
             return JSONResponse(facts_of(response) | members)
@@ -99,10 +100,6 @@ async def _events(call: Call, method: Method, request: Message) -> AsyncGenerato
     async with aclosing(call.messages(method, request)) as messages:
         async for message in messages:
             yield f"data: {text_of(message)}\n\n"
-
-
-def _failed(request_id: str, failure: Failure) -> str:
-    return f"event: error\ndata: {failure.text(request_id)}\n\n"
 
 
 def _as_openai(response: Message) -> dict[str, Any]:

@@ -146,10 +146,10 @@ def _set_field(message: M, name: str, value: Any) -> M:
             holder.update(_mapped(value))
         elif isinstance(holder, MutableSequence):
             _extend(message, name, value)
-        elif isinstance(value, bool) is isinstance(holder, bool):
+        elif isinstance(value, bool) is isinstance(holder, bool) and not isinstance(value, bytes):
             setattr(message, name, value)
         else:
-            # protobuf accepts True for 1 and, depending on its version, 1 for True.
+            # protobuf takes True for 1, bytes for a text and, in some versions, 1 for True.
             raise TypeError
     except UnicodeEncodeError as error:
         reason = f"holds half a character (a lone surrogate) at position {error.start}; send text"
@@ -184,15 +184,16 @@ def _extend(message: Message, name: str, value: Any) -> None:
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    # A text would pass for a list of its characters.
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+    # A text would pass for a list of its characters, and bytes in a list for texts.
+    is_text = isinstance(value, str | bytes)
+    if is_text or not isinstance(value, Sequence) or bytes in map(type, value):
         raise TypeError
     return value
 
 
 def _mapped(value: Any) -> Iterable[tuple[Any, Any]]:
     # protobuf would leave out a text that is None.
-    if not isinstance(value, Mapping) or None in (*value, *value.values()):
+    if not isinstance(value, Mapping) or None in _listed([*value, *value.values()]):
         raise TypeError
     return value.items()
 

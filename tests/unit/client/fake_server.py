@@ -233,6 +233,8 @@ class FakeServer(
         options = getattr(request, "options", generation_pb2.GenerationOptions())
         if options.max_decoding_length > self.max_decoding_length:
             fail(context, grpc.StatusCode.INVALID_ARGUMENT, "options.max_decoding_length")
+        if options.beam_size > 64:
+            fail(context, grpc.StatusCode.INVALID_ARGUMENT, "options.beam_size")
         if words[0] == "fail":
             fail(context, grpc.StatusCode[words[1]])
         if words[0] == "busy" and times <= int(words[1]):

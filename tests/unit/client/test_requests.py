@@ -152,6 +152,26 @@ def test_half_a_character_names_its_option(name: str, value: Any, where: str) ->
         requests.generate_request("text", **{name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("source_language", b"en"),
+        ("keep", [b"a"]),
+        ("terms", {b"a": "b"}),
+        ("suppress_sequences", [[b"a"]]),
+    ],
+)
+def test_bytes_are_no_texts(name: str, value: Any) -> None:
+    message = re.escape(f"{name}: {value!r} is not a")
+    with pytest.raises(InvalidArgument, match=message):
+        requests.generate_request("text", **{name: value})
+    template = requests.generate_request("")
+    with pytest.raises(InvalidArgument, match="source: b'a' is not a text"):
+        requests.generate_request(b"a")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"sources: \['a', b'a'\] is not a list of texts"):
+        requests.with_sources(template, ["a", b"a"])  # type: ignore[list-item]
+
+
 def test_half_a_character_names_its_source_of_a_batch() -> None:
     with pytest.raises(InvalidArgument, match=r"sources\[2\]: holds half a character"):
         requests.with_sources(requests.generate_request(""), ["a", "b", "c\ud83d", "d"])

@@ -167,7 +167,7 @@ async def test_stream_that_fails_later_ends_with_an_error(client: AsyncClient) -
         ({"prompt": "a", "seed": -1}, "seed", "must be 0 to"),
         ({"prompt": "a", "model": "\ud800"}, "model", "lone surrogate"),
         ({"prompt": "a", "stream_options": {"usage": True}}, "stream_options", "include_usage"),
-        ({"prompt": "a", "beam_size": "4"}, "best_of", "whole number"),
+        ({"prompt": "a", "beam_size": "4"}, "beam_size", "whole number"),
         ({"prompt": "a", "return_attention": True}, "return_attention", "unknown field"),
     ],
 )
@@ -180,6 +180,19 @@ async def test_wrong_field_is_named_in_openais_shape(
     assert (got.status_code, error["type"]) == (400, "invalid_request_error"), got.text
     assert error["param"] == param and error["message"].startswith(f"{param}: ")
     assert words in error["message"] and server.requests == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"best_of": 65}, "best_of"), ({"beam_size": 65}, "beam_size"), ({"n": 65}, "best_of")],
+)
+async def test_a_beam_that_is_too_wide_is_named_as_its_caller_did(
+    client: AsyncClient, fields: dict[str, int], param: str, stream: bool
+) -> None:
+    got = await client.post(PATH, json={"prompt": "a", "stream": stream, **fields})
+    error = json.loads(got.text.removeprefix("data: "))["error"]
+    assert (error["param"], error["message"].partition(":")[0]) == (param, param)
 
 
 async def test_refusals_of_the_server_have_openais_codes(client: AsyncClient) -> None:

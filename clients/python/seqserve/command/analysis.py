@@ -23,7 +23,6 @@ Logarithms are natural. SUM is the score of the target, MEAN the score divided b
 tokens, the end token included. Tokens are subwords; ▁ is the space before one.
 
 examples:
-  seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve score --json "I am learning German." "Ich lerne Deutsch." | jq .score"""
 
 
@@ -62,7 +61,6 @@ source it includes the end token and language tokens. Tokens are subwords; ▁ i
 one.
 
 examples:
-  seqserve tokenize "The coffee tastes good."
   seqserve tokenize --as-target "Der Kaffee schmeckt gut."
   seqserve tokenize --json "I am learning German." | jq .length"""
 
@@ -105,11 +103,8 @@ the space before one.
 
 examples:
   seqserve attention "The coffee tastes good."
-  seqserve attention "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve attention --kind encoder --layer 0 --head 3 "The coffee tastes good."
-  seqserve attention --style numbers "The coffee tastes good."
-  seqserve attention --svg "The coffee tastes good." > attention.svg
-  seqserve attention --json "The coffee tastes good." | jq '.cross[-1][0]'"""
+  seqserve attention --svg "The coffee tastes good." > attention.svg"""
 
 
 _picture = partial(option, group="picture")

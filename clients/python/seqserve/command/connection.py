@@ -41,9 +41,7 @@ _HEADINGS = {
     "alternatives": "alternatives, as many as --num-hypotheses",
     "sampling": "sampling, in place of search; any of these switches it on",
     "drafts": "drafts of the answer, which do not change it",
-    "constraints": (
-        "constraints; tokens are written as `generate --json` shows them, with ▁ for a space"
-    ),
+    "constraints": "constraints; tokens are as `generate --json` shows them, with ▁ for a space",
 }
 
 

@@ -40,7 +40,8 @@ class DocumentRun:
         """Answers all passages."""
         with closing(self._answered(passages)) as answered:
             for passage, outcome in answered:
-                if passage.split_passages and outcome is not None and not _is_aligned(outcome):
+                is_aligned = isinstance(outcome, Result) and translation_of(outcome).alignment
+                if passage.split_passages and outcome is not None and not is_aligned:
                     # Its markup cannot be placed: the model shows no attention.
                     with closing(self._answered(parts_of(passage))) as parts:
                         for part, answer in parts:
@@ -85,10 +86,6 @@ class DocumentRun:
             else:
                 before.append(passage)
         rest += before
-
-
-def _is_aligned(outcome: Result | CallError) -> bool:
-    return isinstance(outcome, Result) and bool(translation_of(outcome).alignment)
 
 
 class InOrder(Generic[A]):

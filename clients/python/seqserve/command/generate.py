@@ -55,23 +55,13 @@ it. --json has the reasons in source_warnings, and a confidence for each answer.
 
 If a source contains a term of --terms or --glossary and its answer lacks the target, standard error
 reports it; --json has it in unmet_terms. Standard error also reports an answer whose numbers differ
-from its source (in warnings of --json), that is cut short (stop_reason), or garbled.
-
-Tokens are subwords, and ▁ is the space before one: "▁anges" "ehen" is angesehen. --json shows the
-tokens of an answer.
+from its source (in warnings of --json) and, at the end, those cut short (stop_reason) or garbled.
 
 examples:
   seqserve generate "The coffee tastes good."
-  seqserve generate --stream "We saw a good film."
   seqserve generate < source.txt > target.txt
-  seqserve generate --file source.txt > target.txt
-  zcat source.txt.gz | seqserve generate --file - --json | gzip > target.jsonl.gz
   seqserve generate --beam-size 5 --num-hypotheses 5 --return-scores "The weather is nice today."
-  seqserve generate --temperature 0.8 --top-p 0.9 --seed 7 "The weather is nice today."
-  seqserve generate --target-prefix "Der" --stop-sequences " schmeckt" "The coffee tastes good."
-  seqserve generate --suppress-sequences "▁G ute" "Good morning."
   seqserve generate --terms "computer=Rechner" "I need a computer."
-  seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
   seqserve generate --segmentation sentences "It is late. We saw a good film."
   seqserve generate --json "The weather is nice today." | jq .timings"""
 
@@ -142,21 +132,21 @@ def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a source failed."""
     options = parse(GenerateCommandOptions, argv, prog="seqserve generate", description=_ABOUT)
     writer = options.writer()
-    if options.texts:
-        _answer(options, writer, DEFAULT_TIMEOUT_S)
-    else:
+    if not options.texts:
         process.last_word = lambda: _last_word(options.file, writer.count)
-        try:
-            _answer(options, writer, math.inf)
-        except errors.SeqserveError as error:
-            if writer.count:
-                error.add_note(_where_to_go_on(options.file, writer.count))
-                if isinstance(error, OutputLost):
-                    error.add_note(_CUT)
-            raise
-        if writer.failed.count:
-            report = f"{writer.failed.count:,} of {writer.count:,} lines failed: {writer.failed}"
-            print(f"seqserve: {report}", file=sys.stderr)
+    try:
+        _answer(options, writer, DEFAULT_TIMEOUT_S if options.texts else math.inf)
+    except errors.SeqserveError as error:
+        if writer.count and not options.texts:
+            error.add_note(_where_to_go_on(options.file, writer.count))
+            if isinstance(error, OutputLost):
+                error.add_note(_CUT)
+        raise
+    finally:
+        writer.report_shared()
+    if writer.failed.count and not options.texts:
+        report = f"{writer.failed.count:,} of {writer.count:,} lines failed: {writer.failed}"
+        print(f"seqserve: {report}", file=sys.stderr)
     return 1 if writer.failed.count else 0
 
 
@@ -170,7 +160,8 @@ def _last_word(file: Path | None, answered: int) -> str:
 def _where_to_go_on(file: Path | None, answered: int) -> str:
     name = "INPUT" if file in (None, STANDARD_INPUT) else shlex.quote(str(file))
     rest = f"`tail -n +{answered + 1} {name}` shows the others"
-    return f"The first {answered:,} lines are answered; {rest}."
+    first = "line is" if answered == 1 else f"{answered:,} lines are"
+    return f"The first {first} answered; {rest}."
 
 
 def _answer(
@@ -199,18 +190,17 @@ def _answer(
 def _sources(options: GenerateCommandOptions, writer: AnswerWriter) -> Iterator[Passage]:
     segmentation, is_reported = options.decoding().get("segmentation"), False
     is_argument = bool(options.texts)
-    for source in _texts(options) if is_argument else _lines(options, writer):
+    texts = (
+        Passage(line=number, source=text, text=text, fault=fault_of(text))
+        for number, text in enumerate(options.texts, start=1)
+    )
+    for source in texts if is_argument else _lines(options, writer):
         if not is_reported:
             advice = advice_on_text(source.text, segmentation, is_argument=is_argument)
             is_reported = bool(advice)
             if advice:
                 writer.report(source.line, advice)
         yield source
-
-
-def _texts(options: GenerateCommandOptions) -> Iterator[Passage]:
-    for number, text in enumerate(options.texts, start=1):
-        yield Passage(line=number, source=text, text=text, fault=fault_of(text))
 
 
 def _lines(

@@ -52,9 +52,7 @@ Options of `seqserve generate` for search, sampling and lengths apply too, such 
 `seqserve generate --help` explains them.
 
 examples:
-  seqserve load
   seqserve load --request-rate 100 --duration 30 --stream --html load.html
-  seqserve load --request-rate 50 --burstiness 0.3 --goodput e2el:100
   seqserve load --find-rate --p99 50 --dataset-path sentences.txt
   seqserve load --max-concurrency 64 --num-prompts 5000 --save-result new.json
   seqserve load --backend libretranslate --target localhost:5000 --target-language de

@@ -76,10 +76,8 @@ commands:
 
 call a running server:
   seqserve generate "The coffee tastes good."
-  seqserve generate --stream "We saw a good film."
   seqserve generate --file source.txt > target.txt
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
-  seqserve attention "The coffee tastes good."
   seqserve load --request-rate 50
   seqserve plan --rate 200 --p99-ms 300
 

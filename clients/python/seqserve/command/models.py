@@ -112,15 +112,18 @@ class TrafficOptions(ModelsOptions):
     """The options of ``seqserve models traffic``."""
 
     name: str = option(help="Name of the model.", positional=True)
-    weights: dict[str, str] | None = option(
-        None,
+    weights: list[str] = option(
+        [],
         help="VERSION=WEIGHT; without any, all calls go to the highest version.",
         positional=True,
     )
 
     def models(self, client: Client) -> Sequence[Model]:
         """Sets the weights."""
-        return client.set_traffic(self.name, dict(map(_weight_of, (self.weights or {}).items())))
+        weights = dict(map(_weight_of, self.weights))
+        if len(weights) < len(self.weights):
+            raise OptionError("weights: a version has more than one")
+        return client.set_traffic(self.name, weights)
 
 
 _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
@@ -211,10 +214,10 @@ def _listed(codes: Sequence[str]) -> str:
     return ", ".join(codes[:_MAX_CODES]) + (f" and {more} more (--json)" if more > 0 else "")
 
 
-def _weight_of(item: tuple[str, str]) -> tuple[int, int]:
+def _weight_of(item: str) -> tuple[int, int]:
     try:
-        version, weight = map(int, item)
+        version, weight = map(int, item.split("="))
     except ValueError:
-        reason = "is not VERSION=WEIGHT, two whole numbers"
-        raise OptionError(f"weights: {'='.join(item)!r} {reason}") from None
+        reason = "is not VERSION=WEIGHT, two whole numbers, such as 5=1 for all calls to version 5"
+        raise OptionError(f"weights: {item!r} {reason}") from None
     return version, weight

@@ -30,7 +30,6 @@ Options of `seqserve generate` for search and lengths apply too, such as --beam-
 
 examples:
   seqserve plan --rate 200 --p99-ms 300 --model en-de --dataset-path sentences.txt
-  seqserve plan --rate 200 --p99-ms 300 --target server:50051 --cores 4
   seqserve load --find-rate --p99 300 --duration 20 --save-result load.json
   seqserve plan --rate 200 --report load.json --cores 4"""
 

@@ -64,14 +64,10 @@ def main(argv: list[str]) -> int:
 
 def _add(entry: TokenEntry, path: Path) -> None:
     try:
-        with open(path, "a+b", opener=_private) as file:
+        with open(path, "a+b", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.seek(0)
             # In one write, so that a server that reloads meanwhile reads the whole line or nothing.
             ends = file.read()[-1:] in (b"", b"\n")
             file.write(f"{'' if ends else chr(10)}{entry}\n".encode())
     except OSError as error:
         raise OptionError(f"--tokens: {path} cannot be written: {error.strerror}") from None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

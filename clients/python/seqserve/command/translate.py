@@ -76,9 +76,7 @@ stays as it is. If a text was left, the exit status is 1. An error that concerns
 such model, a wrong option, no permission) ends the run.
 
 examples:
-  seqserve translate letter.txt -o brief.txt
   seqserve translate docs/*.md -o docs-de
-  seqserve translate reviews.jsonl --field text -o reviews.de.jsonl
   seqserve translate goods.csv --column description -o goods.de.csv
   curl -s https://example.com | seqserve translate --format html > page.html"""
 
@@ -285,7 +283,7 @@ class _Translator:
         progress.clear()
         if writer.failed.count:
             report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
-            print(f"seqserve: {name}: {report}: lines {writer.failed}", file=sys.stderr)
+            print(f"seqserve: {name}: {report}: {writer.failed.of('line')}", file=sys.stderr)
         self.report.check(parser(io.StringIO("".join(texts), newline="")), writer.part)
 
 

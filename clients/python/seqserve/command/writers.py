@@ -3,13 +3,14 @@
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
 from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
-from seqserve.documents.passage import Passage, Translation, faults_of, translation_of
+from seqserve.documents.passage import Passage, Translation, ends_of, translation_of
 from seqserve.documents.report import Report
 from seqserve.errors import CallError, invalid_argument
 from seqserve.output import json_line
@@ -29,7 +30,7 @@ _WARNINGS = {
 
 
 class LineNumbers:
-    """Counts line numbers, which come in order, and shows the first ones."""
+    """Counts line numbers, which never decrease, and shows the first ones."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,14 +38,21 @@ class LineNumbers:
         self._others = 0
 
     def add(self, number: int) -> None:
-        """Adds a number, which is greater than the ones before."""
+        """Adds a number; one that is the last one again counts once more and is shown once."""
         self.count += 1
-        if self._others or (len(self._ranges) == _MAX_RANGES and self._ranges[-1][1] < number - 1):
+        last = self._ranges[-1][1] if self._ranges else 0
+        if number == last:
+            return
+        if self._others or (len(self._ranges) == _MAX_RANGES and last < number - 1):
             self._others += 1
-        elif self._ranges and self._ranges[-1][1] == number - 1:
+        elif self._ranges and last == number - 1:
             self._ranges[-1] = (self._ranges[-1][0], number)
         else:
             self._ranges.append((number, number))
+
+    def of(self, label: str) -> str:
+        """Shows them after their word: ``line 9``, ``lines 2-3, 9``."""
+        return f"{label}{'' if str(self).isdecimal() else 's'} {self}"
 
     def __str__(self) -> str:
         """Shows ranges: ``2-3, 9``."""
@@ -87,6 +95,8 @@ class AnswerWriter(Writer):
     """Whether to report token counts and timings too."""
     line_end: str = "\n"
     """How lines of the output end."""
+    shared: dict[str, LineNumbers] = field(default_factory=lambda: defaultdict(LineNumbers))
+    """Faults that many sources may have, with the numbers of these; reported at the end."""
 
     def write(self, passage: Passage, outcome: Outcome) -> None:
         """Writes the answer of a source; an empty one has an empty answer."""
@@ -103,6 +113,11 @@ class AnswerWriter(Writer):
             result = None if isinstance(outcome, CallError) else outcome
             self._write(number, self._of_result(result))
             self._report_result(number, result)
+
+    def report_shared(self) -> None:
+        """Reports each fault that many sources may have, in one line."""
+        for fault, numbers in self.shared.items():
+            print(f"seqserve: {numbers.of(self.label)}: {fault}", file=sys.stderr)
 
     def piece(self, number: int, piece: Piece) -> None:
         """Writes a piece of a stream; the last one ends the answer."""
@@ -173,12 +188,14 @@ class TextWriter(AnswerWriter):
         super()._report_result(number, result)
         if result and result.source_warnings:
             reasons = ", ".join(_WARNINGS[each] for each in result.source_warnings)
-            self.report(number, f"the model probably cannot read it: {reasons}")
+            self.shared[f"the model probably cannot read it: {reasons}"].add(number)
         for rank, hypothesis in enumerate(result.hypotheses if result else (), start=1):
             unmet = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
             which = f"hypothesis {rank}: " if self.hypotheses > 1 else ""
-            for fault in [f"unmet terms: {unmet}"] * bool(unmet) + faults_of(hypothesis):
-                self.report(number, which + fault)
+            for fault in [f"unmet terms: {unmet}"] * bool(unmet) + [*hypothesis.warnings]:
+                self.report(number, f"{which}{fault}")
+            for fault in ends_of(hypothesis):
+                self.shared[which + fault].add(number)
 
     def _lines(self, lines: list[str]) -> str:
         end = self.line_end

@@ -136,7 +136,7 @@ _PROPERTY = re.compile(
     rf"(?:(?P<mark>[=:]){_GAP})?(?P<value>(?:{_PAIR}|[^\\\r\n])*+))\\?(?:{_EOL}|\Z)"
 )
 # The end of a value, from its end: lines that go on in one that says nothing.
-_IDLE = re.compile(r"(?:[ \t\f]*+(?:\n\r?|\r)\\)*+")
+_IDLE = re.compile(r"\A(?:[ \t\f]*+(?:\n\r?|\r)\\)*+")
 _PROPERTY_ESCAPE = rf"{UNICODE}|\\{_EOL}[ \t\f]*+|\\."
 _QUOTED_BRACES = r"'[{}][^']*+'"
 _VALUE_ESCAPE = re.compile(_PROPERTY_ESCAPE)
@@ -160,7 +160,7 @@ def _properties(source: str) -> Iterator[str | Passage]:
     highest = max(source, default="")
     last = "\x7f" if highest <= "\x7f" else "\xff" if highest <= "\xff" else "\U0010ffff"
     entries = [entry for entry in _PROPERTY.finditer(source) if entry["value"]]
-    values = [_without_idle_lines(entry["value"]) for entry in entries]
+    values = [_IDLE.sub("", entry["value"][::-1], count=1)[::-1] for entry in entries]
     are_messages = any("''" in value and not _ARGUMENT.search(value) for value in values)
     end = 0
     for entry, value in zip(entries, values, strict=True):
@@ -172,11 +172,6 @@ def _properties(source: str) -> Iterator[str | Passage]:
         )
         end = entry.start("value") + len(value)
     yield source[end:]
-
-
-def _without_idle_lines(value: str) -> str:
-    idle = _IDLE.match(value[::-1])
-    return value[: len(value) - idle.end()] if idle else value
 
 
 @cache

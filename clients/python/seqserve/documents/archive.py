@@ -15,8 +15,8 @@ from typing import BinaryIO
 from urllib.parse import unquote
 
 from seqserve.documents.formats import ARCHIVES, Format, format_of
-from seqserve.documents.office import folded, parse
-from seqserve.documents.passage import ParseError, Parser
+from seqserve.documents.office import folded
+from seqserve.documents.passage import ParseError, Parser, Passage
 from seqserve.documents.xml_source import read
 from seqserve.errors import OptionError
 
@@ -28,8 +28,11 @@ _MAX_PARTS = 20_000
 _CHUNK_BYTES = 1 << 16
 # Parts of a book: its pages and its table of contents.
 _PAGES = {"application/xhtml+xml", "application/x-dtbncx+xml"}
-# Elements of a sheet with texts; other texts are in a part that all sheets share.
+# What parts have that are read; without it they may be large. Other texts of sheets are in a part
+# that all of them share.
 _IN_SHEET = re.compile(rb"inlineStr|(?:odd|even|first)(?:Header|Footer)")
+_IN_STYLES = re.compile(rb"[\s:]lang[\s=]|:themeFontLang\s")
+_NEEDED = dict.fromkeys(("styles", "settings", "theme"), _IN_STYLES) | {"worksheet": _IN_SHEET}
 # Elements whose attributes name cells by their texts. Excel repairs a file where they differ.
 _NAMED = re.compile(r"<(?:[^\s<>/:]+:)?(?:tableColumn|cacheField)(\s[^<]*)")
 _ATTRIBUTE_NAME = re.compile(r"\s(?:name|totalsRowLabel)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
@@ -40,6 +43,7 @@ _MARKS = {
     **{f"{_OPEN_DOCUMENT}spreadsheet": Format.ODS, "application/epub+zip": Format.EPUB},
     **{"word": Format.DOCX, "ppt": Format.PPTX, "xl": Format.XLSX},
 }
+_ADVICE = "; a document of an older format, or with a password, must be saved anew"
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(NotImplementedError, EOFError, IndexError, ValueError),
@@ -55,12 +59,13 @@ def opened(
     try:
         archive = zipfile.ZipFile(file)
     except (*DAMAGE, OSError) as error:
-        raise _unreadable(name, error) from None
+        raise _unreadable(name, error, _ADVICE) from None
     with archive:
         parts = archive.infolist()
         size = sum(part.file_size for part in parts)
         if len(parts) > _MAX_PARTS or size > max_bytes:
-            raise OptionError(f"{name}: has {len(parts):,} parts of {size:,} bytes: too many")
+            most = f"{_MAX_PARTS:,} of {max_bytes:,} can be read"
+            raise OptionError(f"{name}: has {len(parts):,} parts of {size:,} bytes; {most}")
         if any(part.flag_bits & 1 for part in parts):
             raise OptionError(f"{name}: is encrypted; save it without a password")
         if len({part.filename for part in parts}) < len(parts):
@@ -114,7 +119,7 @@ def _related(
             if kind in relations:
                 seen.add(target)
                 left.append(target)
-                if kind != "worksheet" or _is_in(archive, parts[target], _IN_SHEET):
+                if kind not in _NEEDED or _is_in(archive, parts[target], _NEEDED[kind]):
                     names.add(target)
     return names
 
@@ -128,7 +133,9 @@ def _is_in(archive: zipfile.ZipFile, part: zipfile.ZipInfo, pattern: re.Pattern[
     return False
 
 
-def parser_within(archive: zipfile.ZipFile, kind: Format, parser: Parser) -> Parser:
+def parser_within(
+    archive: zipfile.ZipFile, kind: Format, parser: Callable[..., Iterator[Passage]]
+) -> Parser:
     """Returns the parser of the parts of an archive, which may need what others of them say."""
     if ARCHIVES[kind] is not ARCHIVES[Format.XLSX]:
         return parser
@@ -140,7 +147,7 @@ def parser_within(archive: zipfile.ZipFile, kind: Format, parser: Parser) -> Par
             for attributes in _NAMED.findall(text_of(archive, part)):
                 names = map("".join, _ATTRIBUTE_NAME.findall(attributes))
                 kept.update(folded(html.unescape(name)) for name in names)
-    return partial(parse, kept=kept)
+    return partial(parser, kept=kept)
 
 
 def _in_book(archive: zipfile.ZipFile, parts: Mapping[str, zipfile.ZipInfo]) -> set[str]:
@@ -148,6 +155,7 @@ def _in_book(archive: zipfile.ZipFile, parts: Mapping[str, zipfile.ZipInfo]) -> 
     packages = _elements(archive, parts["META-INF/container.xml"])
     for path in {each.get("full-path", "") for each in packages}:
         for item in _elements(archive, parts.get(path)):
+            names.add(path)
             if item.get("media-type") in _PAGES:
                 names.add(_path(posixpath.dirname(path), unquote(item.get("href", ""))))
     return names
@@ -230,7 +238,7 @@ def _name(archive: zipfile.ZipFile, part: zipfile.ZipInfo | None) -> str:
     return ": ".join(filter(None, (archive.filename, part.filename if part else "")))
 
 
-def _unreadable(name: str, error: Exception) -> OptionError:
+def _unreadable(name: str, error: Exception, advice: str = "") -> OptionError:
     if isinstance(error, OSError) and error.strerror:
         return OptionError(f"{name}: {error.strerror}")
-    return OptionError(f"{name}: is not a readable archive: {error}")
+    return OptionError(f"{name}: is not a readable archive: {error}{advice}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import locale
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -61,9 +62,19 @@ class Languages(NamedTuple):
         is_source = code and self.source and not self.is_other(code)
         return (is_source and self.code) or code
 
+    def told(self, code: str) -> str:
+        """Returns ``renamed``, for a code that tells the source if that is not known."""
+        return self.or_of(code).renamed(code)
+
+    def regional(self, code: str) -> str:
+        """Returns ``told`` with a region, as styles of documents name a language."""
+        new = self.told(code)
+        usual = locale.normalize(new).partition(".")[0].replace("_", "-")
+        return new if new == code or "-" in new else usual
+
     def locale(self, code: str) -> str:
-        """Returns it as files of programs write it; one that is missing is added."""
-        return (self.or_of(code).renamed(code) if code else self.code).replace("-", "_")
+        """Returns ``told`` as files of programs write it; one that is missing is added."""
+        return (self.told(code) if code else self.code).replace("-", "_")
 
     @property
     def code(self) -> str:

@@ -5,7 +5,7 @@ from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.passage import Parser
@@ -51,13 +51,14 @@ class Format(Enum):
 
 
 _SUFFIXES = {suffix: kind for kind in Format for suffix in kind.suffixes}
+_NEWER = {".doc": ".docx", ".pdf": ".docx", ".ppt": ".pptx", ".rtf": ".docx", ".xls": ".xlsx"}
 _OF_OFFICE = (
     frozenset(
         [
             *("officeDocument", "header", "footer", "footnotes", "endnotes", "glossaryDocument"),
             *("slide", "notesSlide", "slideLayout", "slideMaster", "comments", "threadedComment"),
             *("worksheet", "chartsheet", "sharedStrings", "drawing", "chart", "chartEx"),
-            *("chartUserShapes", "diagramData", "diagramDrawing"),
+            *("chartUserShapes", "diagramData", "diagramDrawing", "styles", "settings", "theme"),
         ]
     ),
     "_rels/.rels",
@@ -79,7 +80,9 @@ def format_of(path: Path) -> Format:
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is None:
         reason = f"{path.suffix} is not a known format"
-        hint = "--format text translates every line, --help lists the formats"
+        newer = _NEWER.get(path.suffix.lower())
+        hint = f"save it as {newer}" if newer else "--format text translates every line"
+        hint += ", --help lists the formats"
         raise OptionError(f"{path}: {reason}; {hint}")
     return kind
 
@@ -91,7 +94,7 @@ def is_named_as_document(path: Path) -> bool:
 
 FALLBACKS = {Format.PROPERTIES: "iso-8859-1"}
 """Encodings of files that are not UTF-8, where the format tells."""
-PAGES = {Format.HTML, Format.EPUB, Format.ARB, Format.PO, Format.XLIFF}
+PAGES = {Format.HTML, Format.ARB, Format.PO, Format.XLIFF, *ARCHIVES}
 """Formats whose documents name their language."""
 
 
@@ -108,17 +111,15 @@ def parser_of(
     if kind is Format.TEXT and joins_lines:
         function = "parse_paragraphs"
     parse: Any = attrgetter(function)(import_module(f"seqserve.documents.{module}"))
-    if kind in PAGES:
-        return partial(parse, languages=languages)
+    given: dict[str, object] = {"languages": languages} if kind in PAGES else {}
     if kind is Format.JSON_LINES:
-        if not field:
-            raise OptionError(
-                "--field: is required for JSON lines: what to translate, such as text"
-            )
-        return partial(parse, field=field)
+        given = {"field": field or _missing("field", "JSON lines: what to translate, such as text")}
     if kind is Format.CSV:
-        if not column:
-            raise OptionError("--column: is required for CSV: the column to translate, by its name")
-        return partial(parse, column=column)
-    parser: Parser = parse
-    return parser
+        given = {
+            "column": column or _missing("column", "CSV: the column to translate, by its name")
+        }
+    return partial(parse, **given)
+
+
+def _missing(name: str, what: str) -> NoReturn:
+    raise OptionError(f"--{name}: is required for {what}")

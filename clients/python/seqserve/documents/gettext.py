@@ -5,6 +5,7 @@ Source: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from seqserve.documents.attributes import UNKNOWN, Languages
@@ -21,6 +22,19 @@ _STATEMENT = re.compile(
 # Comments, and names of what the entries after them belong to.
 _OTHER = re.compile(rf"{_END}|[ \t]*#[^\r\n]*{_END}|[ \t]*domain[ \t]+{_STRING}{_END}")
 _LANGUAGE = re.compile(r"((?:^|\"|\\n)Language:[ \t]*)([\w.@-]*)")
+# What a template has in place of its plural forms, and those of languages. Source:
+# https://www.gnu.org/software/gettext/manual/html_node/Plural-forms.html.
+_UNTOLD = re.compile(r"nplurals=INTEGER; plural=EXPRESSION;")
+_FEW = "n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2"
+_PLURALS = {
+    "1; plural=0;": "id ja ko lo ms th vi zh",
+    "2; plural=(n != 1);": "bg ca da de el en eo es et fi he hu it nb nl nn no pt sv tr",
+    "2; plural=(n > 1);": "fr pt_BR",
+    "3; plural=(n==1 ? 0 : n>=2 && n<=4 ? 1 : 2);": "cs sk",
+    f"3; plural=(n==1 ? 0 : {_FEW});": "pl",
+    f"3; plural=(n%10==1 && n%100!=11 ? 0 : {_FEW});": "be bs hr ru sr uk",
+}
+_PLURAL_OF = {code: rule for rule, codes in _PLURALS.items() for code in codes.split()}
 _FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
 # A string may be written as several lines of strings.
 _JOINT = rf'"{_END}[ \t]*"'
@@ -48,6 +62,7 @@ class _Statement(NamedTuple):
 def parse(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     """Yields a passage for each translation that is empty; the header names its language.
 
+    The header of a template gets the plural forms of the language, if it is known.
     The first plural form is the translation of the singular, the others of the plural. Forms that
     the header of the document counts and an entry lacks are added.
     """
@@ -56,29 +71,46 @@ def parse(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
 
 def _parts(source: str, languages: Languages) -> Iterator[str | Passage]:
     end = forms = 0
+    is_template = False
     for entry in _entries(source):
         texts = {each.keyword: each for each in entry}
         if _SYNTAX.read(texts["msgid"].raw):
             yield source[end : entry[0].begin]
-            yield from _translations(entry, texts, forms, source)
+            yield from _translations(entry, texts, forms, is_template, source)
             end = entry[-1].end
             continue
         header = texts["msgstr"]
         yield source[end : header.begin]
-        yield _LANGUAGE.sub(lambda named: named[1] + languages.locale(named[2]), header.raw)
+        told = _with_forms(header.raw, languages.locale("")) if languages.target else header.raw
+        yield _LANGUAGE.sub(lambda named: named[1] + languages.locale(named[2]), told)
         end = header.begin + len(header.raw)
-        if count := _FORMS.search(_SYNTAX.read(header.raw)):
+        if count := _FORMS.search(_SYNTAX.read(told)):
             forms = int(count[1])
+            is_template = told != header.raw
     yield source[end:]
 
 
+def _with_forms(header: str, code: str) -> str:
+    rule = _PLURAL_OF.get(code) or _PLURAL_OF.get(code.partition("_")[0])
+    told = _UNTOLD.sub(f"nplurals={rule}", header) if rule else header
+    return told.replace("charset=CHARSET", "charset=UTF-8")
+
+
 def _translations(
-    entry: list[_Statement], texts: dict[str, _Statement], forms: int, source: str
+    entry: list[_Statement],
+    texts: dict[str, _Statement],
+    forms: int,
+    is_template: bool,
+    source: str,
 ) -> Iterator[str | Passage]:
     places = [each for each in entry if each.keyword == "msgstr"]
     end = entry[0].begin
-    for place in places:
-        if not _SYNTAX.read(place.raw):
+    for before, place in pairwise(entry):
+        if is_template and (place.form or 0) >= forms:
+            # A template has two forms, and its language has fewer.
+            yield source[end : before.end]
+            end = place.end
+        elif place.keyword == "msgstr" and not _SYNTAX.read(place.raw):
             yield source[end : place.begin]
             yield _target(_text(texts, place.form, forms), kept=place.raw)
             end = place.begin + len(place.raw)

@@ -14,8 +14,8 @@ from seqserve.documents.attributes import TEMPLATE, UNKNOWN, Languages, read_tag
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
 from seqserve.documents.syntax import Syntax
+from seqserve.documents.xml_source import XML, Role, escaped, root_of
 from seqserve.documents.xml_source import Node as XmlNode
-from seqserve.documents.xml_source import Role, escaped, root_of
 from seqserve.documents.xml_text import Table
 
 # Source: https://html.spec.whatwg.org/multipage/syntax.html#void-elements
@@ -62,6 +62,9 @@ def parse_xhtml(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passag
     except ParseError:
         return passages(_pieces(source, _XHTML.syntax, languages), _XHTML.syntax)
     root = root_of(document)
+    if root.name == "package":
+        told = {"language": lambda raw, _, is_alone: [Piece(Kind.BREAK, languages.told(raw))]}
+        return passages(replace(_BOOK, strings=told).pieces(document), XML)
     languages = languages.or_of(root.attributes.get("lang", ""))
     table = replace(
         _XHTML,
@@ -89,7 +92,8 @@ def _pieces(source: str, syntax: Syntax, languages: Languages) -> list[Piece]:
         texts: tuple[Piece, ...] = ()
         why = reasons.get((token.line, token.col), before)
         told = why if kind is Kind.OPENING and not before else ""
-        if token.type is TokenType.START_TAG and not (before and why) and not _is_kept(raw, why):
+        is_kept = why in ("marked", _OTHER_LANGUAGE) or _MARKED.search(raw) or (before and why)
+        if token.type is TokenType.START_TAG and not is_kept:
             raw, texts = read_tag(raw, syntax, languages, is_text=not why)
         if kind is Kind.TEXT and before:
             kind, told = Kind.BREAK, before if before != "data" else ""
@@ -142,10 +146,6 @@ def with_whole_elements(pieces: Iterable[Piece]) -> Iterator[Piece]:
             yield from opened
             opened, depth = [], 0
     yield from opened
-
-
-def _is_kept(tag: str, why: str) -> bool:
-    return why in ("marked", _OTHER_LANGUAGE) or bool(_MARKED.search(tag))
 
 
 def _without_foreign(source: str, root: Node, line_begins: list[int]) -> str:
@@ -271,3 +271,5 @@ _XHTML = Table(
     is_text=True,
     syntax=SYNTAX._replace(write=escaped),
 )
+# What tells the pages of a book: its titles and languages.
+_BOOK = Table(roles=dict.fromkeys(("title", "language"), Role.RUN_TEXT))

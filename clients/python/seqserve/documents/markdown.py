@@ -88,7 +88,7 @@ def _parts(source: str) -> Iterator[str | Passage]:
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
     if front:
-        yield from _front_matter(front[0])
+        yield from passages([*_fields(front[0])], _SYNTAXES["double"])
     rows = [*_LINE.finditer(source, end)]
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [row.start() for row in rows]
@@ -254,10 +254,6 @@ _SYNTAXES = {
     "single": Syntax(lambda raw: raw.replace("''", "'"), lambda text: text.replace("'", "’")),
     "plain": Syntax(str, lambda text: text if _BARE.fullmatch(text) else f'"{_double(text)}"'),
 }
-
-
-def _front_matter(source: str) -> Iterator[Passage]:
-    return passages([*_fields(source)], _SYNTAXES["double"])
 
 
 def _fields(source: str) -> Iterator[Piece]:

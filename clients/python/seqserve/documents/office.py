@@ -11,11 +11,12 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 from functools import partial
 
+from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.inline import passages
 from seqserve.documents.passage import Lines, Passage
-from seqserve.documents.pieces import FIELD, Kind, Piece
+from seqserve.documents.pieces import FIELD, Kind, Piece, divided
 from seqserve.documents.syntax import Syntax
-from seqserve.documents.xml_source import REFERENCE, XML, Node, Role, escaped, root_of
+from seqserve.documents.xml_source import REFERENCE, VALUE, XML, Node, Role, escaped, root_of
 from seqserve.documents.xml_text import Table
 
 _OFFICE = ("http://schemas.openxmlformats.org/{}/2006/main", "http://purl.oclc.org/ooxml/{}/main")
@@ -30,6 +31,18 @@ _CODE = re.compile(
 # Parts of a run's format that concern the source: its language, and marks of the spelling.
 _OF_SOURCE = re.compile(
     r"\s(?:lang|altLang|noProof|dirty|err|smtClean)\s*=\s*(?:\"[^\"]*\"|'[^']*')"
+)
+# Where a part tells the language of texts, except in a format of a run that is translated.
+_LANGUAGE = re.compile(
+    r"<(?:\w+:)?(?:lang|themeFontLang|defRPr|endParaRPr|rPr)(?:\s[\w:]+=\"[^\"<>]*\")+"
+)
+_CODE_OF_LANGUAGE = re.compile(r"(\s(?:w:val|w:eastAsia|lang)=\")([^\"]*)")
+_OPEN_LANGUAGE = re.compile(r"(fo:language=\")([^\"]*)(\"\s+fo:country=\")([^\"]*)")
+# Attributes that are read or heard: alternative texts, tips, entries of lists.
+_SEEN = re.compile(
+    r"(?<=\")(?:(?<=\sdescr=\")|(?<=\stitle=\")|(?<=\salt=\")|(?<=\sstring=\")"
+    r"|(?<=\sw:tooltip=\")|(?<=\sw:displayText=\")|(?<=<w:listEntry\sw:val=\")"
+    r"|(?<=<w:tblCaption\sw:val=\")|(?<=<w:tblDescription\sw:val=\"))([^\"]+)"
 )
 # Styles of code, of pandoc, LibreOffice and Word.
 _STYLE = r"<(?:[^\s<>/:]+:)?{}\s[^<>]*[\"'](?:{})[\"']"
@@ -50,7 +63,8 @@ def _piece(node: Node) -> Piece | None:
     kinds = {"begin": Kind.OPENING, "end": Kind.CLOSING}
     if node.name != "w:fldChar" or node.attributes.get("fldCharType") not in kinds:
         return None
-    return Piece(kinds[node.attributes["fldCharType"]], node.raw, FIELD)
+    kind, raw = kinds[node.attributes["fldCharType"]], node.raw
+    return Piece(kind, raw, FIELD, parts=divided(raw, _SEEN, VALUE))
 
 
 def _is_code(node: Node) -> bool:
@@ -112,6 +126,7 @@ _PACKAGE = Table(
         **dict.fromkeys(("w:ins", "w:moveTo", "w:hyperlink", "w:smartTag"), Role.INLINE),
         **dict.fromkeys(("w:sdt", "w:sdtContent", "w:customXml", "w:dir", "w:bdo"), Role.INLINE),
         **dict.fromkeys(("w:ruby", "w:rubyBase"), Role.INLINE),
+        "Fallback": Role.NOTE,  # the same again, for older programs
         # The number of a slide, and its date.
         "a:fld": Role.PROTECTED,
         **dict.fromkeys(("c:numCache", "c:numLit", "cx:numDim"), Role.DATA),
@@ -119,11 +134,7 @@ _PACKAGE = Table(
     characters={"w:noBreakHyphen": "\N{NON-BREAKING HYPHEN}"},
     piece=_piece,
     strings=dict.fromkeys(_HEADERS, _header),
-    # Words behind a page, and what a reader hears of a picture.
-    values={
-        "w:pict": re.compile(r"(?<=\sstring=\")([^\"]+)"),
-        **dict.fromkeys(("w:drawing", "p:pic"), re.compile(r"(?<=\sdescr=\")([^\"]+)")),
-    },
+    values={"": _SEEN},
     of_source=_OF_SOURCE,
     bare={"a:r"},
 )
@@ -139,15 +150,25 @@ _RAISED = re.compile(
 )
 
 
+# A chart of LibreOffice has the cells of a series as the description of nothing.
+_CELL_NAME = re.compile(r"\$?[A-Z]{1,3}\$?\d{1,7}")
+
+
 def _open_role(raised: Container[str], node: Node, parent: Node) -> Role | None:
     if node.attributes.get("style-name") in _OPEN_CODE:
         return Role.KEPT if node.name == "text:p" else Role.PROTECTED
     if node.name == "text:span" and node.attributes.get("style-name") in raised:
         return None if node.has_words else Role.POINT
-    is_text = node.attributes.get("value-type", "string") == "string"
-    if node.name == "table:table-cell" and ("formula" in node.attributes or not is_text):
-        return Role.DATA
-    return None
+    if node.name == "svg:desc" and parent.name == "g":
+        return Role.DATA if _CELL_NAME.fullmatch(node.text.rpartition(".")[2]) else None
+    cell = parent if node.name == "text:p" else node
+    told = cell.attributes
+    is_data = "formula" in told or told.get("value-type", "string") != "string"
+    if cell.name != "table:table-cell" or not is_data:
+        return None
+    # Comments and frames are next to the text of a cell.
+    has_others = cell is node and any(each.name != "text:p" for each in node.elements())
+    return Role.NOTE if has_others else Role.DATA
 
 
 _OPEN = Table(
@@ -157,7 +178,7 @@ _OPEN = Table(
         f"{_OPEN_DOCUMENT}presentation:1.0": "presentation",
     },
     roles={
-        **dict.fromkeys(("text:p", "text:h"), Role.BLOCK),
+        **dict.fromkeys(("text:p", "text:h", "text:index-title-template"), Role.BLOCK),
         **dict.fromkeys(("presentation:header-decl", "presentation:footer-decl"), Role.BLOCK),
         **dict.fromkeys(("text:tab", "text:line-break"), Role.KEPT),
         **dict.fromkeys(("text:tracked-changes", "table:tracked-changes"), Role.DELETED),
@@ -167,35 +188,50 @@ _OPEN = Table(
         **dict.fromkeys(("text:span", "text:a", "text:meta", "text:ruby"), Role.INLINE),
         "text:ruby-base": Role.INLINE,
         **dict.fromkeys(("text:database-display", "text:user-field-get"), Role.PROTECTED),
+        **dict.fromkeys(("text:author-name", "text:creator", "text:file-name"), Role.PROTECTED),
+        **dict.fromkeys(("text:initial-creator", "text:user-defined"), Role.PROTECTED),
         "text:s": Role.SPACE,
     },
     values={
         # Programs show it, and not the paragraph in the cell.
         "table:table-cell": re.compile(r"(?<=string-value=\")([^\"]+)"),
         **dict.fromkeys(("svg:title", "svg:desc"), re.compile(r"(?<=>)([^<]+)")),
+        "text:label": re.compile(r"(?<=text:value=\")([^\"]+)"),
     },
     syntax=XML._replace(keeps_space=False),
 )
 
 
-def parse_open(lines: Lines) -> Iterator[Passage]:
+def parse_open(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage]:
     """Yields the passages of a part of an OpenDocument.
 
     Tabs, notes, frames and breaks divide a paragraph.
     """
-    source = "".join(lines)
+
+    def renamed(told: re.Match[str]) -> str:
+        old = f"{told[2]}-{told[4]}"
+        language, _, region = languages.regional(old).partition("-")
+        return f"{told[1]}{language}{told[3]}{region or 'none'}"
+
+    source = _OPEN_LANGUAGE.sub(renamed, "".join(lines))
     role = partial(_open_role, {*_RAISED.findall(source)})
     return replace(_OPEN, role=role).parse([source])
 
 
-def parse(lines: Lines, kept: Container[str] = ()) -> Iterator[Passage]:
+def parse(
+    lines: Lines, kept: Container[str] = (), languages: Languages = UNKNOWN
+) -> Iterator[Passage]:
     """Yields the passages of a part of a document of Word, PowerPoint or Excel.
 
     Args:
         lines: The part.
         kept: Texts of cells that stay, because other parts name them; see :func:`folded`.
     """
-    document = _PACKAGE.read("".join(lines))
+
+    def renamed(told: re.Match[str]) -> str:
+        return _CODE_OF_LANGUAGE.sub(lambda code: code[1] + languages.regional(code[2]), told[0])
+
+    document = _PACKAGE.read(_LANGUAGE.sub(renamed, "".join(lines)))
     name = root_of(document).name
     role = partial(_role, kept, name in ("p:sldMaster", "p:sldLayout"))
     table = replace(_PACKAGE, role=role, syntax=_SHEET if name.startswith("s:") else XML)

@@ -167,9 +167,10 @@ def parts_of(passage: Passage) -> Iterator[Passage]:
 
 def translation_of(result: Result) -> Translation:
     """Returns the translation of a result; no text if the model reads the script of no segment."""
+    best = result.hypotheses[0]
     read = [each.source_warnings for each in result.segments if each.hypotheses]
     is_unread = all(_UNREAD.issubset(each) for each in read or [result.source_warnings])
-    links = _links(result.hypotheses[0], 0, 0)
+    links = _links(best, 0, 0)
     for segment in result.segments:
         source, target = segment.source_begin, segment.target_begin
         if segment.hypotheses:
@@ -180,12 +181,12 @@ def translation_of(result: Result) -> Translation:
             links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
     if is_unread:
         return Translation("", tuple(links))
-    return Translation(result.text, tuple(links), tuple(faults_of(result.hypotheses[0])))
+    return Translation(result.text, tuple(links), (*map(str, best.warnings), *ends_of(best)))
 
 
-def faults_of(hypothesis: Hypothesis) -> list[str]:
-    """Returns the probable faults of a text, in words."""
-    faults = [*map(str, hypothesis.warnings)]
+def ends_of(hypothesis: Hypothesis) -> list[str]:
+    """Returns whether a text is cut short or garbled, in words."""
+    faults = []
     if (reason := hypothesis.stop_reason) in (StopReason.LENGTH, StopReason.TIME_LIMIT):
         faults.append(f"cut short: {reason.value}")
     if "\N{REPLACEMENT CHARACTER}" in hypothesis.text:

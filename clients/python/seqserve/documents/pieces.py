@@ -157,7 +157,10 @@ def base_of(elements: Sequence[Element]) -> Piece | None:
     """Returns what opens the run whose format text has that is in no other run."""
     based = [element for element in elements if element.base]
     runs = [element for element in based if element.is_run] or based
-    return next((run.base for run in runs if run.has_words), runs[0].base if runs else None)
+    worded = (run.base for run in runs if run.base and run.has_words)
+    # White space around a link of PowerPoint is no part of it.
+    unlinked = (base for base in worded if "hlinkClick" not in base.name)
+    return next(unlinked, runs[0].base if runs else None)
 
 
 def paired(pieces: Sequence[Piece], syntax: Syntax) -> tuple[list[Element], list[int]]:

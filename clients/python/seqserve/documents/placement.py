@@ -133,7 +133,8 @@ class _Writer:
     ) -> tuple[int, int]:
         if is_whole and len(free) == 1:
             return free[0]
-        best_gain, best = 0, (0, 0)
+        best = 0, 0, 0.0, (0, 0)
+        middle = (mark.begin + mark.end) / max(1, len(self.source))
         for begin, end in free:
             gain, first = 0, begin
             for index in range(begin, end):
@@ -142,10 +143,12 @@ class _Writer:
                 if gain <= 0 or (gain == value == 0):
                     gain, first = 0, index
                 gain += value
-                if gain > best_gain:
-                    best_gain, best = gain, (first, index + 1)
-        if best_gain:
-            return best
+                if value > 0:
+                    # Of equal runs the shortest, or the one whose place is most like the source's.
+                    own = (self.words[first].begin + self.words[index].end) / len(self.text)
+                    best = max(best, (gain, first - index, -abs(own - middle), (first, index + 1)))
+        if best[0]:
+            return best[3]
         known = [index for run in free for index in range(*run) if self.words[index].counts]
         # A link on a wrong word is better than an invisible link.
         nearest = min(known, key=lambda index: self._distance(mark, index), default=None)

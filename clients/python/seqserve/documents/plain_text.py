@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from seqserve.documents.passage import Lines, Passage, Translation, joined_passages, parts
+from seqserve.documents.passage import Lines, Passage, joined_passages, parts
 from seqserve.errors import OptionError
 from seqserve.words import has_words
 
@@ -41,7 +41,7 @@ def parse_lines(lines: Lines) -> Iterator[Passage]:
     """
     for number, line in enumerate(lines, start=1):
         body = line.rstrip("\r\n")
-        written = partial(_with_end, end=line[len(body) :])
+        written = partial(lambda end, translation: translation.text + end, line[len(body) :])
         yield Passage(line=number, source=line, text=body, fault=fault_of(body), written=written)
 
 
@@ -64,10 +64,6 @@ def undecoded(text: str) -> str:
         what = f"byte 0x{byte:02X}" if 0x80 <= byte <= 0xFF else "half a character"
         return f"{what} after {error.start} characters"
     return ""
-
-
-def _with_end(translation: Translation, end: str) -> str:
-    return translation.text + end
 
 
 def _joined(lines: Lines) -> Iterator[str]:

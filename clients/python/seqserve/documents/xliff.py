@@ -97,7 +97,8 @@ def _unit(unit: Node, syntax: Syntax) -> str | Passage:
     for child in unit.elements():
         children.setdefault(child.name, child)
     source, old = children.get("source"), children.get("target")
-    if source is None or not source.inner or (old and not _is_empty(old)):
+    is_done = old and (old.inner.strip() or old.attributes.get("state", "new") not in _UNTRANSLATED)
+    if source is None or not source.inner or is_done:
         return Passage(line=1, source=unit.raw, copied="translated") if old else unit.raw
     if is_message(source.text):
         fault = "is a message of ICU, which is not translated in XLIFF"
@@ -124,10 +125,6 @@ def _unit(unit: Node, syntax: Syntax) -> str | Passage:
         opening=opening,
         closing=f"</{name}>{rest}{unit.closing}",
     )
-
-
-def _is_empty(old: Node) -> bool:
-    return old.attributes.get("state", "new") in _UNTRANSLATED and not old.inner.strip()
 
 
 def _with_state(tag: str, state: str) -> str:

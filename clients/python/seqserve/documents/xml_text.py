@@ -58,7 +58,7 @@ class Table:
     tag: Callable[..., tuple[str, tuple[Piece, ...]]] | None = None
     """Reads the texts in a tag that begins an element, as :func:`.read_tag`; None if none has."""
     values: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    """Matches texts in tags or of points, by the names of their elements."""
+    """Matches texts in tags or of points, by the names of their elements; empty for any other."""
     characters: Mapping[str, str] = field(default_factory=dict)
     """Elements that are a character."""
     strings: Mapping[str, Callable[..., Iterable[Piece]]] = field(default_factory=dict)
@@ -130,7 +130,10 @@ class _Reader:
             # The children of an element without a text are not known.
             self._add_opening(Kind.BREAK, node, opening=node.raw)
             return
-        self._add_opening(Kind.BREAK, node)
+        if role is Role.NOTE:
+            self._add(Kind.BREAK, node.opening)
+        else:
+            self._add_opening(Kind.BREAK, node)
         self.read(node, role is Role.BLOCK or (is_text and self._table.is_text))
         self._add(Kind.BREAK, node.closing)
 
@@ -193,7 +196,7 @@ class _Reader:
         self.pieces.append(Piece(kind, raw, name, parts=texts))
 
     def _values(self, node: Node, raw: str) -> tuple[Piece, ...]:
-        values = self._table.values.get(node.name)
+        values = self._table.values.get(node.name, self._table.values.get(""))
         return divided(raw, values, VALUE) if values else ()
 
     def _add(self, kind: Kind, raw: str, name: str = "", written: str | None = None) -> None:

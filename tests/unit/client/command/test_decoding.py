@@ -130,7 +130,7 @@ def test_the_help_has_groups(capsys: pytest.CaptureFixture[str]) -> None:
         "beam search:",
         "alternatives, as many as --num-hypotheses:",
         "sampling, in place of search; any of these switches it on:",
-        "constraints; tokens are written as `generate --json` shows them, with ▁ for a space:",
+        "constraints; tokens are as `generate --json` shows them, with ▁ for a space:",
         "drafts of the answer, which do not change it:",
         "output:",
     ]

@@ -45,7 +45,8 @@ def start(server: FakeServer, *argv: str, **streams: Any) -> subprocess.Popen[by
 
 
 def where_to_go_on(line: int, name: object) -> str:
-    return f"The first {line - 1} lines are answered; `tail -n +{line} {name}` shows the others."
+    first = "line is" if line == 2 else f"{line - 1} lines are"
+    return f"The first {first} answered; `tail -n +{line} {name}` shows the others."
 
 
 def test_texts_in_order(run: Run, server: FakeServer) -> None:
@@ -346,6 +347,31 @@ def test_an_answer_that_is_cut_or_garbled_is_reported(
         *expected[:2],
         faults.format("seqserve: line"),
     )
+
+
+def test_faults_that_many_lines_share_are_summed_up(run_lines: Run, run: Run) -> None:
+    lines = [
+        "snip ✂",
+        "a",
+        *(["snip ✂"] * 30),
+        "the \ufffd",
+        "so 🙂",
+        "so 🙂",
+        "room №7",
+        "room №7",
+    ]
+    status, out, err = run_lines("\n".join([*lines, ""]).encode())
+    assert (status, out.count("\n")) == (0, 37)
+    differ = "numbers differ: 7 -> nothing"
+    unread = "the model probably cannot read it: letters or symbols that it does not know"
+    assert err.splitlines() == [
+        f"seqserve: line 36: {differ}",
+        f"seqserve: line 37: {differ}",
+        "seqserve: lines 1, 3-32: cut short: length",
+        "seqserve: line 33: garbled: some letters of the source",
+        f"seqserve: lines 34-35: {unread}",
+    ]
+    assert run("snip ✂", "snip ✂")[2] == "seqserve: texts 1-2: cut short: length\n"
 
 
 def test_verbose(run: Run) -> None:

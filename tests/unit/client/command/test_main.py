@@ -258,7 +258,7 @@ def test_interrupted_while_it_waits_for_a_line(server: FakeServer) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     os.close(writing)
-    note = b"seqserve: The first 1 lines are answered"
+    note = b"seqserve: The first line is answered"
     assert process.returncode == 130 and errors.startswith(note)
 
 

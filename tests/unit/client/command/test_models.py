@@ -53,6 +53,17 @@ def test_several_servers_are_asked_and_named(
     assert list(dict.fromkeys(named)) == names
 
 
+@pytest.mark.parametrize("weight", ["5", "5=x", "5=1=2", "="])
+def test_a_weight_that_is_none_is_told_with_an_example(
+    weight: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "traffic", "en-de", "1=9", weight]) == 2
+    told = f"weights: {weight!r} is not VERSION=WEIGHT, two whole numbers, such as 5=1"
+    assert told in capsys.readouterr().err
+    assert main(["models", "traffic", "en-de", "5=1", "5=2"]) == 2
+    assert "weights: a version has more than one" in capsys.readouterr().err
+
+
 def test_commas_of_other_schemes_divide_nothing() -> None:
     assert servers_of("a:1, b:2") == ["a:1", "b:2"]
     assert servers_of("ipv6:[::1]:1,[::2]:2") == ["ipv6:[::1]:1", "ipv6:[::2]:2"]

@@ -148,6 +148,13 @@ def test_passages_that_fail_stay_and_are_reported(seqserve: Run, tmp_path: Path)
     ]
 
 
+def test_lines_of_passages_that_fail_are_told_once(seqserve: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": "fail INTERNAL", "b": "fail INTERNAL"}')
+    _, _, err = seqserve("translate", path)
+    assert err.splitlines()[-1] == f"seqserve: {path}: 2 of 2 passages failed: line 1"
+
+
 def test_what_the_encoding_lacks_is_reported(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     # The capital of ÿ is not in Latin-1.

@@ -8,7 +8,7 @@ from seqserve.documents.attributes import Languages
 from seqserve.documents.formats import Format, parser_of
 from seqserve.documents.passage import Translation
 
-from .marking import marked, passages_of
+from .marking import marked, passages_of, written
 
 HEADER = (
     'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Plural-Forms: nplurals={}; plural=n != 1;\\n"\n\n'
@@ -38,6 +38,32 @@ HEADER = (
 )
 def test_empty_translations_are_filled(text: str, expected: str | None) -> None:
     assert marked(Format.PO, text) == (text if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("code", "header", "forms"),
+    [
+        ("de", "nplurals=2; plural=(n != 1);", ["«a file»", "«files»"]),
+        ("de-CH", "nplurals=2; plural=(n != 1);", ["«a file»", "«files»"]),
+        ("pt-BR", "nplurals=2; plural=(n > 1);", ["«a file»", "«files»"]),
+        ("ko", "nplurals=1; plural=0;", ["«files»"]),
+        ("pl", "nplurals=3; plural=(n==1", ["«a file»", "«files»", "«files»"]),
+        ("tlh", "nplurals=INTEGER; plural=EXPRESSION;", ["«a file»", "«files»"]),
+    ],
+)
+def test_a_template_gets_the_plural_forms_of_its_language(
+    code: str, header: str, forms: list[str]
+) -> None:
+    told = 'charset={}\\n"\n"Plural-Forms: {}'
+    head = 'msgid ""\nmsgstr ""\n"'
+    entry = 'msgid "a file"\nmsgid_plural "files"\n'
+    template = head + told.format("CHARSET", "nplurals=INTEGER; plural=EXPRESSION;") + '\\n"\n\n'
+    source = f'{template}{entry}msgstr[0] ""\nmsgstr[1] ""\n\nmsgid "a"\nmsgstr ""\n'
+    passages = parser_of(Format.PO, languages=Languages("en", code))([source])
+    found = written(passages, lambda each: Translation(f"«{each.text}»"))
+    assert found.startswith(head + told.format("UTF-8", header))
+    lines = "".join(f'msgstr[{n}] "{text}"\n' for n, text in enumerate(forms))
+    assert found.endswith(f'{entry}{lines}\nmsgid "a"\nmsgstr "«a»"\n')
 
 
 ENTRY = 'msgid "a file"\nmsgid_plural "files"\n'

@@ -64,6 +64,19 @@ def test_a_mark_that_begins_a_word_is_no_mark_of_punctuation() -> None:
         ("<b>un</b>safe or safe", "safe", "safe", "<b>safe</b>"),
         # One run of words, the shortest that has most of them.
         ("<b>give up</b> it", "gib es auf", "give it up", "<b>gib</b> es auf"),
+        # Of equal runs, the one whose place is most like that in the source.
+        (
+            "We saw it <b>today</b>",
+            "Wir sahen heute es",
+            "today saw today it",
+            "Wir sahen <b>heute</b> es",
+        ),
+        (
+            "<b>Today</b> we saw it",
+            "Heute sahen wir es",
+            "Today saw Today it",
+            "<b>Heute</b> sahen wir es",
+        ),
         # All of what is around it, punctuation too.
         ("a <a><b>b!</b></a> c", "C B! A", "c b ! a", "C <a><b>B!</b></a> A"),
         ("a <img> b", "B A", "b a", "B A <img>"),

@@ -3,7 +3,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seqserve.documents.formats import Format
+from seqserve.documents.attributes import UNKNOWN, Languages
+from seqserve.documents.formats import Format, parser_of
 from seqserve.documents.office import parse
 
 from .marking import in_capitals, marked, passages_of, sent, written
@@ -174,6 +175,22 @@ NOTE = "<office:annotation><text:p>{}</text:p></office:annotation>"
         (CELL.format(' table:formula="of:=[.A1]" office:value-type="string"', "word"), []),
         (f"<table:table-cell>{NOTE.format('note')}<text:p>word</text:p></table:table-cell>", None),
         ("<presentation:footer-decl>at the foot</presentation:footer-decl>", ["at the foot"]),
+        (
+            '<table:table-cell office:value-type="float">'
+            f"{NOTE.format('note')}<text:p>5 euros</text:p></table:table-cell>",
+            ["note"],
+        ),
+        (
+            '<table:table-cell table:formula="a" office:string-value="euros">'
+            "<frame><text:p>note</text:p></frame><text:p>euros</text:p></table:table-cell>",
+            ["note"],
+        ),
+        # A variable of a text is no cell.
+        (
+            '<text:p>one <text:variable-set text:formula="a" office:value-type="float">two'
+            "</text:variable-set> word</text:p>",
+            ["one two word"],
+        ),
         (f"<table:tracked-changes>{CELL.format('', 'gone')}</table:tracked-changes>", []),
         # A comment is at a place of its paragraph.
         (f"<text:p>one{NOTE.format('note')} word</text:p>", ["note", "one word"]),
@@ -186,7 +203,7 @@ def test_parts_of_open_document(text: str, texts: list[str] | None) -> None:
     assert sent(passages) == texts
     translated = {word for each in texts for word in (each, *each.split())}
     expected = re.sub(
-        r">( ?([^<>]+))<",
+        r">( ?([^<>]+?) ?)<",
         lambda found: found[0].upper() if found[2] in translated else found[0],
         text,
     )
@@ -209,6 +226,20 @@ def test_the_format_within_a_comment_divides_it_and_stays() -> None:
             "w:document",
             '<w:p><w:r>{}<w:drawing><v id="1" descr="a word"/></w:drawing>{}</w:r></w:p>',
         ),
+        # A text box, as older programs have it and as newer ones do.
+        (
+            "w:document",
+            '<w:p><w:r>{}<w:drawing><x><docPr title="a word"/><x><w:p/></x></x></w:drawing>{}'
+            "</w:r></w:p>",
+        ),
+        (
+            "w:document",
+            '<w:p><w:r>{}<w:pict><x alt="a word"><x><w:p/></x></x></w:pict>{}</w:r></w:p>',
+        ),
+        ("p:sld", '<p:pic><v><p:cNvPr name="no" descr="a word"/></v></p:pic>'),
+        ("p:sld", '<p:sp><p:cNvPr descr="a word"/><a:p/></p:sp>'),
+        ("p:sld", '<p:grpSp><p:graphicFrame><p:cNvPr descr="a word"/></p:graphicFrame></p:grpSp>'),
+        ("x", '<x><pic><cNvPr descr="a word"/></pic></x>'),
         ("p:sld", '<p:sp><a:p/></p:sp><p:pic><v><p:cNvPr name="no" descr="a word"/></v></p:pic>'),
     ],
 )
@@ -222,6 +253,112 @@ def test_the_texts_of_a_picture_are_translated(
     found = in_capitals(passages_of(Format.DOCX, source))
     assert '"A WORD"' in found and ElementTree.fromstring(found) is not None
     assert re.sub("<[^>]+>", "", found) == re.sub("<[^>]+>", "", source).upper()
+
+
+ENTRIES = '<w:list><w:listItem w:displayText="a word" w:value="no"/></w:list>'
+TABLE = '<w:tblPr><w:tblCaption w:val="a word"/><w:tblDescription w:val="a text"/></w:tblPr>'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<w:p><w:sdt><w:sdtPr>{ENTRIES}</w:sdtPr><w:sdtContent>{{}}</w:sdtContent></w:sdt></w:p>",
+        f"<w:p>{{}}<w:sdt><w:sdtPr>{ENTRIES}</w:sdtPr><w:sdtContent/></w:sdt></w:p>",
+        f"<w:sdt><w:sdtPr>{ENTRIES}</w:sdtPr><w:sdtContent><w:p>{{}}</w:p></w:sdtContent></w:sdt>",
+        '<w:p>{}<w:hyperlink w:tooltip="a word"><w:r><w:t>it</w:t></w:r></w:hyperlink></w:p>',
+        '<w:p>{}<w:r><w:fldChar w:fldCharType="begin"><d><w:listEntry w:val="a word"/></d>'
+        '</w:fldChar></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r></w:p>',
+        f"<w:tbl>{TABLE}<w:tr><w:tc><w:p>{{}}</w:p></w:tc></w:tr></w:tbl>",
+    ],
+)
+def test_texts_that_a_reader_of_word_sees_or_hears_are_translated(text: str) -> None:
+    source = part(text.format("<w:r><w:t>see </w:t></w:r>"), "w:document")
+    found = in_capitals(passages_of(Format.DOCX, source))
+    for old in ("a word", "a text", ">see", ">it"):
+        source = source.replace(old, old.upper())
+    assert re.sub(' xml:space="preserve"|<w:r></w:r>', "", found) == source
+
+
+def test_a_link_of_a_slide_has_no_space_around_it() -> None:
+    link = slide_run("our page", "<a:rPr><a:hlinkClick/></a:rPr>")
+    source = part(paragraph(link, slide_run(" is new")))
+    found = in_capitals(passages_of(Format.PPTX, source))
+    assert found == source.replace("our page", "OUR PAGE").replace(" is new", " IS NEW")
+
+
+def test_what_is_there_for_older_programs_is_a_text_for_itself() -> None:
+    first, sun, last = (f"<w:r><w:t>{each}</w:t></w:r>" for each in ("we see ", "the sun", " rise"))
+    both = f"<Choice>{sun}</Choice><Fallback>{sun}</Fallback>"
+    source = part(f"<w:p>{first}<AlternateContent>{both}</AlternateContent>{last}</w:p>", "w:x")
+    passages = passages_of(Format.DOCX, source)
+    assert sent(passages) == ["the sun", "we see the sun rise"]
+    found = re.sub(' xml:space="preserve"', "", in_capitals(passages))
+    assert found == re.sub(r"(?<=<w:t>)[^<]+", lambda text: text[0].upper(), source)
+
+
+def test_a_formula_of_word_stays_in_its_place() -> None:
+    formula = "<m:oMath xmlns:m='m'><m:r><w:rPr/><m:t>area</m:t></m:r></m:oMath>"
+    runs = "<w:r><w:t>it is </w:t></w:r>{}<w:r><w:t> here</w:t></w:r>"
+    source = part(f"<w:p>{runs.format(formula)}</w:p><w:p>{formula}</w:p>", "w:document")
+    passages = passages_of(Format.DOCX, source)
+    assert sent(passages) == ["it is here"]
+    found = in_capitals(passages)
+    assert found.count(formula) == 2 and ">IT IS </w:t></w:r><m:oMath" in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        (
+            Format.DOCX,
+            '<w:lang w:val="en-US" w:eastAsia="ja-JP" w:bidi="ar-SA"/><w:lang w:val="fr-FR"/>',
+            '<w:lang w:val="de-DE" w:eastAsia="ja-JP" w:bidi="ar-SA"/><w:lang w:val="fr-FR"/>',
+        ),
+        (Format.DOCX, '<w:themeFontLang w:val="en-GB"/>', '<w:themeFontLang w:val="de-DE"/>'),
+        (Format.DOCX, '<w:name w:val="en"/>', '<w:name w:val="en"/>'),
+        (Format.PPTX, '<a:defRPr sz="9" lang="en-US"/>', '<a:defRPr sz="9" lang="de-DE"/>'),
+        (
+            Format.ODT,
+            '<p fo:language="en" fo:country="US"/><p fo:language="fr" fo:country="FR"/>',
+            '<p fo:language="de" fo:country="DE"/><p fo:language="fr" fo:country="FR"/>',
+        ),
+    ],
+)
+def test_the_language_of_a_style_follows(kind: Format, text: str, expected: str) -> None:
+    start = odf("") if kind is Format.ODT else part("{}", "w:styles")
+    start = start.replace("><", " xmlns:fo='fo'>{}<") if kind is Format.ODT else start
+    for languages, told in ((Languages("en", "de"), expected), (UNKNOWN, text)):
+        passages = parser_of(kind, languages=languages)([start.format(text)])
+        assert in_capitals(passages) == start.format(told)
+    swiss = [*parser_of(kind, languages=Languages("en", "de-CH"))([start.format(text)])]
+    assert in_capitals(swiss) == start.format(expected.replace("DE", "CH"))
+
+
+def test_cells_that_a_chart_names_stay() -> None:
+    spaces = f'xmlns:svg="{TEXT.replace("text:1", "svg-compatible:1")}" xmlns:d="d"'
+    cells = f"<d:g {spaces}><svg:desc>'All of it'.$A2:'All of it'.A4</svg:desc></d:g>"
+    source = odf(f"<table:table-cell><text:p>word</text:p>{cells}</table:table-cell>")
+    assert in_capitals(passages_of(Format.ODS, source)) == source.replace("word", "WORD")
+
+
+def test_the_title_of_an_index_is_translated_and_the_name_of_an_author_is_not() -> None:
+    title = "<text:index-title-template>all of it</text:index-title-template>"
+    author = "<text:p>by <text:author-name>ann lee</text:author-name></text:p>"
+    source = odf(f"<text:x>{title}</text:x>{author}")
+    passages = passages_of(Format.ODT, source)
+    assert [(each.text, each.kept) for each in passages if each.has_words] == [
+        ("all of it", ()),
+        ("by ann lee", ("ann lee",)),
+    ]
+    found = in_capitals(passages)
+    assert found == source.replace("all of it", "ALL OF IT").replace(">by", ">BY")
+
+
+def test_entries_of_a_list_of_open_document_are_translated() -> None:
+    labels = '<text:drop-down><text:label text:value="a word"/>a word</text:drop-down>'
+    source = odf(f"<text:p>it is {labels}</text:p>")
+    found = in_capitals(passages_of(Format.ODT, source))
+    assert found == source.replace("it is", "IT IS").replace("a word", "A WORD")
 
 
 @pytest.mark.parametrize("content", ["/>", "><text:p>a word</text:p></table:table-cell>"])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.documents.attributes import Languages
-from seqserve.documents.formats import Format
+from seqserve.documents.formats import Format, parser_of
 from seqserve.documents.html import parse, parse_xhtml
 from seqserve.documents.passage import Link, Translation
 from seqserve.documents.report import Report
@@ -168,6 +168,18 @@ def test_the_language_of_a_page_of_a_book_follows() -> None:
     assert sent(passages) == ["b c"]
     assert in_capitals(passages) == text.replace('"en"', '"de"', 2).replace("b <i", "B <i")
     assert [each.copied for each in passages if each.copied] == ["other language", "code"]
+
+
+def test_the_titles_and_the_language_of_a_book_follow() -> None:
+    told = "<metadata><dc:title id='t'>{}</dc:title><dc:creator>ann</dc:creator>"
+    told += "<dc:language>{}</dc:language><meta name='title'>no</meta></metadata>"
+    book = f"<package xmlns='opf' xmlns:dc='dc'>{told}</package>"
+    for code, expected in (("en-US", "de"), ("fr", "fr")):
+        source = book.format("the life &amp; work", code)
+        passages = parser_of(Format.EPUB, languages=Languages("en", "de"))([source])
+        assert in_capitals(passages) == book.format("THE LIFE &amp; WORK", expected)
+    same = in_capitals(passages_of(Format.EPUB, book.format("a", "en")))
+    assert same == book.format("A", "en")
 
 
 def test_a_page_has_no_texts_that_are_not_told_of() -> None:

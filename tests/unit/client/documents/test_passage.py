@@ -182,11 +182,18 @@ def test_the_suffix_tells_the_format(name: str, kind: Format) -> None:
     assert format_of(Path(name)) is kind
 
 
-@pytest.mark.parametrize("suffix", [".toml", ".ass", ".pdf", ".doc"])
-def test_an_unknown_suffix_is_refused(suffix: str) -> None:
-    with pytest.raises(
-        OptionError, match=rf"a\{suffix}: \{suffix} is not a known format; --format text"
-    ):
+@pytest.mark.parametrize(
+    ("suffix", "hint"),
+    [
+        (".toml", "--format text"),
+        (".ass", "--format text"),
+        (".pdf", r"save it as \.docx"),
+        (".doc", r"save it as \.docx"),
+        (".xls", r"save it as \.xlsx"),
+    ],
+)
+def test_an_unknown_suffix_is_refused(suffix: str, hint: str) -> None:
+    with pytest.raises(OptionError, match=rf"a\{suffix}: \{suffix} is not a known format; {hint}"):
         format_of(Path(f"a{suffix}"))
 
 
