@@ -98,6 +98,7 @@ class ServerProcess:
         folder: Path,
         *options: str,
         environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("seqserve",),
     ) -> None:
         """Starts ``seqserve serve``; its output goes to files in ``folder``.
 
@@ -106,9 +107,10 @@ class ServerProcess:
             folder: Where ``stdout`` and ``stderr`` are, or will be.
             options: Of the command.
             environment: Variables beside those of the test, none of which are the server's.
+            program: Module that runs the command, and its arguments.
         """
         ports = ("--port", "0", "--metrics-port", "0", "--front-processes", FRONTS)
-        command = [sys.executable, "-m", "seqserve", "serve"]
+        command = [sys.executable, "-m", *program, "serve"]
         # The last of two flags wins.
         arguments = ["--model-repository", str(repository), *ports, *options]
         own = {
