@@ -98,8 +98,7 @@ def test_a_file_is_fetched_whichever_process_answers(
         # It outlives the process that has made it.
         for child in gateway.children():
             os.kill(child, signal.SIGKILL)
-            until(lambda: gateway.serving() == 1)
-            until(lambda: gateway.serving() == 2)
+            until(lambda child=child: child not in gateway.children() and gateway.serving() == 2)
         assert caller.get(url).status_code == 200
 
 

@@ -132,7 +132,7 @@ def test_idle_server_was_never_busy_and_warns_of_a_misspelt_variable(
         # The warm-up leaves no trace.
         for name in ("batch_rows_count", "source_tokens_total", "encode_duration_seconds_count"):
             assert server.value(name) == 0
-        assert server.is_idle()
+        until(server.is_idle)
         assert server.get("/readyz")[0] == 200
         server.stop()
     warning = "warning unknown variable name=SEQSERVE_SLOT did_you_mean=SEQSERVE_SLOTS"
