@@ -1,7 +1,6 @@
 """Jobs of many lines, while the server is busy or away: every line has its one answer."""
 
 import os
-import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.job import Job
 from tests.support.process import PATIENCE_S, ServerProcess, until
+from tests.support.sockets import port_held
 
 from seqserve import Client
 
@@ -28,11 +28,8 @@ def lines(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port that no other process is given while the test runs."""
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
+    with port_held() as port:
+        yield port
 
 
 def test_a_job_outlives_a_restart_of_the_server(

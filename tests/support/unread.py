@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from .frames import (
     END_STREAM,
     HELLO,
+    MOST_IN_FRAME,
     NO_WINDOW,
     Kind,
     call,
@@ -35,8 +36,11 @@ class Unread:
         path = f"/seqserve.v1.GenerationService/{method}"
         headers = call(**{":path": path, "x_caller": self._caller})
         data = message(request.SerializeToString())
-        body = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
-        self._connection.sendall(opened(stream, headers) + body)
+        body = bytearray(opened(stream, headers))
+        for begin in range(0, len(data), MOST_IN_FRAME):
+            body += frame(Kind.DATA, data[begin : begin + MOST_IN_FRAME], stream=stream)
+        body += frame(Kind.DATA, flags=END_STREAM, stream=stream)
+        self._connection.sendall(body)
         return stream
 
     def cancel(self, stream: int) -> None:
