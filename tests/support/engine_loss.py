@@ -7,16 +7,33 @@ named by a version, the engines of that version are killed if it says so, and el
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from seqserve.__main__ import run
 from seqserve_server.front.engine_client.client import EngineProcess
 from seqserve_server.process import processes
 
 
+@contextmanager
+def engines_stopped() -> Iterator[None]:
+    """Stops each engine that is started meanwhile, before it is told its model."""
+    start_connected = processes.start_connected
+
+    def start(*given: Any, **named: Any) -> Any:
+        process, sockets = start_connected(*given, **named)
+        os.kill(process.pid, signal.SIGSTOP)
+        return process, sockets
+
+    with mock.patch.object(processes, "start_connected", start):
+        yield
+
+
 def lose(folder: Path) -> None:
-    started, start_connected = EngineProcess.__init__, processes.start_connected
+    started = EngineProcess.__init__
 
     def start(self: EngineProcess, setup: Any, *rest: Any, **more: Any) -> None:
         order = folder / setup.folder.name
@@ -24,18 +41,8 @@ def lose(folder: Path) -> None:
             started(self, setup, *rest, **more)
             return
         is_killed = order.read_text() == "kill"
-
-        def start_stopped(*given: Any, **named: Any) -> Any:
-            process, sockets = start_connected(*given, **named)
-            # It has not been told its model yet.
-            os.kill(process.pid, signal.SIGSTOP)
-            return process, sockets
-
-        processes.start_connected = start_stopped
-        try:
+        with engines_stopped():
             started(self, setup, *rest, **more)
-        finally:
-            processes.start_connected = start_connected
         if is_killed:
             os.kill(self.pid, signal.SIGKILL)
 
