@@ -186,28 +186,28 @@ async def test_calls_are_counted_and_timed(service: Service) -> None:
     await service.generation.Generate(request("a"))
     await failure(service.generation.Generate(request("")))
     await failure(service.generation.Generate(request("a", model="made up")))
-    assert await service.value("requests_total", **labels(GENERATE, "OK")) == 1
-    assert await service.value("requests_total", **labels(GENERATE, "INVALID_ARGUMENT")) == 1
+    await service.until_value(1, "requests_total", **labels(GENERATE, "OK"))
+    await service.until_value(1, "requests_total", **labels(GENERATE, "INVALID_ARGUMENT"))
     # A name that a client makes up must not become a label.
-    assert await service.value("requests_total", **labels(GENERATE, "NOT_FOUND", model="")) == 1
+    await service.until_value(1, "requests_total", **labels(GENERATE, "NOT_FOUND", model=""))
     count = await service.value("request_duration_seconds_count", method=GENERATE, model="echo")
     assert count == 2
     # Series of a version are those of its calls alone.
-    assert await service.value("requests_total", model="echo", version="2") == 2
-    assert await service.value("requests_total", model="", version="") == 1
+    await service.until_value(2, "requests_total", model="echo", version="2")
+    await service.until_value(1, "requests_total", model="", version="")
 
 
 async def test_refused_sources_within_a_call_are_counted(service: Service) -> None:
     batch = generation_pb2.GenerateBatchRequest(sources=["a", "", "b" * 99, "c"])
     response = await service.generation.GenerateBatch(batch)
     assert [one.HasField("failure") for one in response.outcomes] == [False, True, True, False]
-    assert await service.value("rejected_total", model="echo", reason="invalid") == 2
+    await service.until_value(2, "rejected_total", model="echo", reason="invalid")
     bulk = [
         generation_pb2.GenerateBulkRequest(id=number, request=request(source, model=model))
         for number, (source, model) in enumerate([("", ""), ("a", ""), ("a", "made up")])
     ]
     assert len([one async for one in service.generation.GenerateBulk(iter(bulk))]) == 3
-    assert await service.value("rejected_total", model="echo", reason="invalid") == 3
+    await service.until_value(3, "rejected_total", model="echo", reason="invalid")
     assert await service.value("rejected_total", model="", reason="invalid") == 0
 
 
