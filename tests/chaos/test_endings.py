@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.endless_model import MAX_TARGET
-from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, reached
 
 from seqserve import AsyncClient, CallError, Result
 from seqserve.errors import Unavailable
@@ -85,6 +85,7 @@ Calls = list[asyncio.Task[list[Result]]]
 async def begun(client: AsyncClient, server: ServerProcess) -> tuple[Calls, Calls, list[Any]]:
     """Begins calls that run and those that wait, for slots that the last ones hold until they are
     cancelled: then none of them is answered too early for what the test does."""
+    await reached(client)
     limited = Callers(client, time_limit_ms=1000, **ENDLESS)
     running = [asyncio.create_task(limited.stream(SOURCES[0])) for _ in range(EACH)]
     held = [asyncio.create_task(client.generate(SOURCES[0], **ENDLESS)) for _ in range(SLOTS)]
@@ -100,7 +101,8 @@ async def begun(client: AsyncClient, server: ServerProcess) -> tuple[Calls, Call
 
 def codes_in_log(server: ServerProcess) -> Counter[str]:
     lines = [json.loads(line) for line in server.stderr.splitlines()]
-    return Counter(line["code"] for line in lines if line["event"] == "call")
+    calls = [line for line in lines if line["event"] == "call"]
+    return Counter(each["code"] for each in calls if each["method"].startswith("Generation"))
 
 
 async def test_accepted_calls_finish(repository: Path, tmp_path: Path) -> None:

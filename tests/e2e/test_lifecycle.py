@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.endless_model import MAX_TARGET, NAME
-from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, reached, until
 
 from seqserve import AsyncClient, Client, Result
 from seqserve.errors import Unavailable
@@ -42,6 +42,7 @@ async def end_under_load(
 ) -> list[Result]:
     """Stops the server while a call runs and others wait, and calls once more."""
     async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
+        await reached(client)
         limited = asyncio.create_task(client.generate(SOURCE, time_limit_ms=1000, **ENDLESS))
         # They have all slots until they are cancelled, so that no other call ends too early.
         held = [asyncio.create_task(client.generate(SOURCE, **ENDLESS)) for _ in range(SLOTS)]
