@@ -5,7 +5,6 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.error
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import pytest
 from tests.e2e.test_rollout import until_state
 from tests.support.endless_model import NAME, copy_version
 from tests.support.process import ONCE, ServerProcess, until
+from tests.support.sockets import port_held
 
 from seqserve import AsyncClient, Client, ModelState
 
@@ -26,11 +26,6 @@ CALLS = 600
 WATCH = ("--watch-interval-s", "0.1", "--slots", "8", "--keep-versions", "1")
 
 pytestmark = pytest.mark.chaos
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 @contextmanager
@@ -60,14 +55,16 @@ def to_a_reader_who_sleeps(file: Path) -> Iterator[Callable[[], None]]:
 def test_blocked_output_delays_no_call(
     repository: Path, tmp_path: Path, writing: Callable[[Path], Iterator[Callable[[], None]]]
 ) -> None:
-    ports = free_port(), free_port()
-    options = ("--port", str(ports[0]), "--metrics-port", str(ports[1]), "--slots", "8")
-    with writing(tmp_path / "stderr") as begin, writing(tmp_path / "stdout") as begin_too:
+    with (
+        port_held() as port,
+        port_held() as metrics_port,
+        writing(tmp_path / "stderr") as begin,
+        writing(tmp_path / "stdout") as begin_too,
+    ):
+        options = ("--port", str(port), "--metrics-port", str(metrics_port), "--slots", "8")
         server = ServerProcess(repository, tmp_path, *options)
-        server.target, server.metrics_url = (
-            f"127.0.0.1:{ports[0]}",
-            f"http://127.0.0.1:{ports[1]}",
-        )
+        server.target = f"127.0.0.1:{port}"
+        server.metrics_url = f"http://127.0.0.1:{metrics_port}"
         try:
             until(lambda: is_ready(server))
             accounts = CallAccounts(server)

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually
+from tests.support.endless_model import MAX_TARGET
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, reached
 
 from seqserve import AsyncClient, CallError, Result
 from seqserve.errors import Unavailable
+from seqserve.results import StopReason
 
 from .conftest import PATIENT
 
 SOURCES = ("The old train waits for", "Nobody", "Our scorer paints")
-LENGTH = 1500
+LENGTHS: dict[str, Any] = {"min_decoding_length": 1500, "max_decoding_length": 1500}
+ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
 EACH = 4
 """Calls of each kind."""
 SLOTS = 8
@@ -34,15 +37,13 @@ pytestmark = pytest.mark.chaos
 class Callers:
     """Clients with calls of every kind, so many that some must wait."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-        lengths = {"min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
-        self._options: dict[str, Any] = lengths
+    def __init__(self, client: AsyncClient, **options: Any) -> None:
+        self._client, self._options = client, options or LENGTHS
 
     async def _one(self, source: str) -> list[Result]:
         return [await self._client.generate(source, **self._options)]
 
-    async def _stream(self, source: str) -> list[Result]:
+    async def stream(self, source: str) -> list[Result]:
         pieces = [piece async for piece in self._client.stream(source, **self._options)]
         result = pieces[-1].result
         assert result is not None and "".join(piece.text for piece in pieces) == result.text
@@ -60,7 +61,7 @@ class Callers:
         return whole(outcomes)
 
     def begin(self) -> list[asyncio.Task[list[Result]]]:
-        kinds: tuple[Callable[[str], Any], ...] = (self._one, self._stream, self._batch, self._bulk)
+        kinds: tuple[Callable[[str], Any], ...] = (self._one, self.stream, self._batch, self._bulk)
         return [
             asyncio.create_task(kind(SOURCES[number % len(SOURCES)]))
             for kind in kinds
@@ -78,22 +79,36 @@ def whole(outcomes: list[Result | CallError]) -> list[Result]:
     return results
 
 
-async def until_taken(server: ServerProcess) -> None:
-    """Waits until every call has arrived; a batch submits what can run, and half as many."""
-    most = EACH * (2 + SLOTS + SLOTS // 2 + BULK)
-    await eventually(lambda: server.under_way() == most)
+Calls = list[asyncio.Task[list[Result]]]
+
+
+async def begun(client: AsyncClient, server: ServerProcess) -> tuple[Calls, Calls, list[Any]]:
+    """Begins calls that run and those that wait, for slots that the last ones hold until they are
+    cancelled: then none of them is answered too early for what the test does."""
+    await reached(client)
+    limited = Callers(client, time_limit_ms=1000, **ENDLESS)
+    running = [asyncio.create_task(limited.stream(SOURCES[0])) for _ in range(EACH)]
+    held = [asyncio.create_task(client.generate(SOURCES[0], **ENDLESS)) for _ in range(SLOTS)]
+    await eventually(
+        lambda: server.under_way() + sum(call.done() for call in running) == EACH + SLOTS
+    )
+    waiting = Callers(client).begin()
+    # A batch submits what can run, and half as many.
+    rows = EACH * (2 + SLOTS + SLOTS // 2 + BULK)
+    await eventually(lambda: server.under_way() >= rows + SLOTS)
+    return running, waiting, held
 
 
 def codes_in_log(server: ServerProcess) -> Counter[str]:
     lines = [json.loads(line) for line in server.stderr.splitlines()]
-    return Counter(line["code"] for line in lines if line["event"] == "call")
+    calls = [line for line in lines if line["event"] == "call"]
+    return Counter(each["code"] for each in calls if each["method"].startswith("Generation"))
 
 
 async def test_accepted_calls_finish(repository: Path, tmp_path: Path) -> None:
     with ServerProcess(repository, tmp_path, *OPTIONS, "--drain-timeout-s", "120") as server:
         async with AsyncClient(server.target, retry=ONCE, timeout_s=120.0) as client:
-            calls = Callers(client).begin()
-            await until_taken(server)
+            running, calls, held = await begun(client, server)
             server.signal(signal.SIGTERM)
             told_s = time.perf_counter()
             await eventually(lambda: server.get("/readyz")[0] == 503)
@@ -101,6 +116,10 @@ async def test_accepted_calls_finish(repository: Path, tmp_path: Path) -> None:
             for error in await asyncio.gather(*refused, return_exceptions=True):
                 assert isinstance(error, Unavailable) and error.retry_after_s is not None
             assert not any(call.done() for call in calls)
+            for [result] in await asyncio.gather(*running):
+                assert result.stop_reason is StopReason.TIME_LIMIT
+            for call in held:
+                call.cancel()
             results = [result for one in await asyncio.gather(*calls) for result in one]
             finished_s = time.perf_counter() - told_s
         assert await asyncio.to_thread(server.wait) == 0
@@ -110,22 +129,24 @@ async def test_accepted_calls_finish(repository: Path, tmp_path: Path) -> None:
     assert len({result.hypotheses for result in results}) == len(SOURCES)
     assert ended_s < finished_s + AT_ONCE_S
     assert server.engines() == []
-    assert codes_in_log(server) == {"OK": 4 * EACH, "UNAVAILABLE": len(refused)}
+    codes = {"OK": 5 * EACH, "UNAVAILABLE": len(refused), "CANCELLED": SLOTS}
+    assert codes_in_log(server) == codes
     assert "Traceback" not in server.stderr
 
 
 async def test_clients_notice_a_kill_at_once(repository: Path, tmp_path: Path) -> None:
     with ServerProcess(repository, tmp_path, *OPTIONS) as server:
         async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
-            calls = Callers(client).begin()
-            await until_taken(server)
+            running, calls, held = await begun(client, server)
             server.signal(signal.SIGKILL)
             killed_s = time.perf_counter()
-            errors = await asyncio.gather(*calls, return_exceptions=True)
+            errors = await asyncio.gather(*calls, *held, return_exceptions=True)
+            ended = await asyncio.gather(*running, return_exceptions=True)
             known_s = time.perf_counter() - killed_s
         assert await asyncio.to_thread(server.wait) == -signal.SIGKILL
         await eventually(lambda: not server.engines())
         gone_s = time.perf_counter() - killed_s
     print(f"\ncallers knew {known_s:.2f} s after SIGKILL, the engine was gone after {gone_s:.2f} s")
     assert all(isinstance(error, Unavailable) for error in errors), errors
+    assert all(isinstance(each, Unavailable | list) for each in ended), ended
     assert known_s < AT_ONCE_S

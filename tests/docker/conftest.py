@@ -54,7 +54,7 @@ class Docker:
     environment: Mapping[str, str]
     is_ours: bool
 
-    def run(self, *arguments: str, timeout_s: float = 120) -> str:
+    def run(self, *arguments: str, timeout_s: float = 600) -> str:
         """Runs ``docker`` and returns its output; a failure fails the test with that output."""
         return _run([self.client, *arguments], self.environment, timeout_s)
 
@@ -112,7 +112,7 @@ def server_image(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> It
         SERVER_IMAGE,
     ]
     file = ROOT / "server" / "Dockerfile"
-    docker.run("build", *arguments, "--file", str(file), str(ROOT), timeout_s=300)
+    docker.run("build", *arguments, "--file", str(file), str(ROOT), timeout_s=1800)
     yield SERVER_IMAGE
     docker.run("image", "rm", SERVER_IMAGE)
 
@@ -138,7 +138,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: floa
 
 def _answers(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
     try:
-        _run(command, environment, 30)
+        _run(command, environment, 120)
     except (CommandFailed, OSError, subprocess.TimeoutExpired):
         return False
     return True
@@ -149,7 +149,7 @@ def _client() -> str:
     folders = os.environ.get("PATH", "").split(os.pathsep)
     found = [path for folder in folders if (path := shutil.which("docker", path=folder))]
     for path in found:
-        version = _run([path, "--version"], os.environ, 30).split()[2]
+        version = _run([path, "--version"], os.environ, 120).split()[2]
         if int(version.split(".")[0]) < 23 or _answers([path, "buildx", "version"]):
             return path
     if found:
@@ -188,7 +188,7 @@ def _daemon(client: str, environment: Mapping[str, str]) -> Iterator[str]:
             yield host
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=300)
 
 
 def _wait_for(
@@ -197,7 +197,7 @@ def _wait_for(
     environment: Mapping[str, str],
     log: Path,
 ) -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 300
     while not _answers(question, environment):
         if process.poll() is not None or time.monotonic() > deadline_s:
             _skip(f"dockerd does not start here: {log.read_text()[-1000:]}")
@@ -207,7 +207,7 @@ def _wait_for(
 @contextmanager
 def _network_kept() -> Iterator[None]:
     """Removes what a daemon leaves behind: firewall rules, forwarding and a bridge."""
-    rules = _run(["iptables-save"], os.environ, 30)
+    rules = _run(["iptables-save"], os.environ, 120)
     forwarding = Path("/proc/sys/net/ipv4/ip_forward")
     forwarded = forwarding.read_text()
     bridge = Path("/sys/class/net/docker0")
@@ -217,10 +217,10 @@ def _network_kept() -> Iterator[None]:
     finally:
         # A table that was empty is not in the saved rules, but must be emptied as well.
         rules += "".join(empty for table, empty in _EMPTY_TABLES.items() if table not in rules)
-        subprocess.run(["iptables-restore"], input=rules, text=True, check=True, timeout=30)
+        subprocess.run(["iptables-restore"], input=rules, text=True, check=True, timeout=120)
         forwarding.write_text(forwarded)
         if bridge.exists() and not had_bridge:
-            _run(["ip", "link", "delete", "docker0"], os.environ, 30)
+            _run(["ip", "link", "delete", "docker0"], os.environ, 120)
 
 
 def _provide(docker: Docker, image: str, make: Callable[[Docker, str, Path], None]) -> None:
@@ -228,7 +228,7 @@ def _provide(docker: Docker, image: str, make: Callable[[Docker, str, Path], Non
     if docker.run("image", "ls", "--quiet", image):
         return
     try:
-        docker.run("pull", "--quiet", image, timeout_s=180)
+        docker.run("pull", "--quiet", image, timeout_s=900)
         return
     except (CommandFailed, subprocess.TimeoutExpired) as error:
         if not docker.is_ours:
@@ -251,7 +251,7 @@ def _make_base(docker: Docker, image: str, folder: Path) -> None:
         "trixie",
         str(archive),
     ]
-    _run(command, os.environ, 300)
+    _run(command, os.environ, 1800)
     docker.run("import", str(archive), image)
 
 
@@ -267,7 +267,7 @@ def _make_prometheus(docker: Docker, image: str, folder: Path) -> None:
 def _pip_configuration() -> str:
     """Returns the package index of this machine for use in builds."""
     lines = ["[global]"]
-    for line in _run([sys.executable, "-m", "pip", "config", "list"], os.environ, 60).splitlines():
+    for line in _run([sys.executable, "-m", "pip", "config", "list"], os.environ, 300).splitlines():
         key, _, quoted = line.partition("=")
         name, value = key.rpartition(".")[2], ast.literal_eval(quoted)
         # Folders of this machine do not exist in a build.

@@ -47,7 +47,7 @@ class Stack:
 
     def ask_prometheus(self, path: str, **parameters: str) -> Any:
         url = f"{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(url, timeout=60) as reply:
             return json.load(reply)["data"]
 
 
@@ -80,7 +80,7 @@ def stack(docker: Docker, server_image: str, models: Path) -> Iterator[Stack]:
     }
 
     def compose(*arguments: str) -> str:
-        return docker.compose(*arguments, variables=variables, timeout_s=120)
+        return docker.compose(*arguments, variables=variables, timeout_s=600)
 
     try:
         try:
@@ -116,7 +116,7 @@ def test_the_worst_permitted_calls_of_a_caller_fit_its_memory(stack: Stack) -> N
             return ""
 
     # More of them, and from more callers, are in tests/e2e/test_answer_memory.py.
-    with Client(stack.target, timeout_s=120.0) as client, ThreadPoolExecutor(4) as threads:
+    with Client(stack.target, timeout_s=600.0) as client, ThreadPoolExecutor(4) as threads:
         list(threads.map(widest, range(4)))
         assert client.generate("We saw a good film.", max_decoding_length=8).tokens
     assert stack.inspect("{{.State.OOMKilled}}") == "false"
@@ -124,7 +124,7 @@ def test_the_worst_permitted_calls_of_a_caller_fit_its_memory(stack: Stack) -> N
 
 
 def test_client_on_the_host_is_answered(stack: Stack) -> None:
-    with Client(stack.target) as client:
+    with Client(stack.target, timeout_s=300.0) as client:
         result = client.generate("We saw a good film.", max_decoding_length=8)
         pieces = list(client.stream("We saw a good film.", max_decoding_length=8))
     assert 1 <= len(result.tokens) <= 8
@@ -132,7 +132,7 @@ def test_client_on_the_host_is_answered(stack: Stack) -> None:
 
 
 def test_prometheus_counts_the_calls(stack: Stack) -> None:
-    with Client(stack.target) as client:
+    with Client(stack.target, timeout_s=300.0) as client:
         model = client.generate("The coffee tastes good.", max_decoding_length=4).model
 
     def count() -> float:
@@ -148,7 +148,7 @@ def test_gateway_answers_and_is_scraped(stack: Stack) -> None:
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(stack.gateway + path, body, headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=60) as reply:
                 return int(reply.status)
         except OSError:
             return 0
@@ -210,7 +210,7 @@ def test_the_server_stops_cleanly(stack: Stack) -> None:
 
 def _eventually(read: Callable[[], T]) -> T:
     """Reads until there is a result; a scrape and a rule take some seconds."""
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 300
     while not (value := read()) and time.monotonic() < deadline_s:
         time.sleep(0.5)
     return value

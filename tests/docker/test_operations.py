@@ -69,7 +69,7 @@ def shown(docker: Docker, server_image: str, tmp_path_factory: pytest.TempPathFa
     def sh(text: str) -> subprocess.CompletedProcess[str]:
         command = ["sh", "-eu", "-c", text]
         return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200
         )
 
     compose = " ".join(docker.compose_client)

@@ -14,6 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
+from tests.support.process import PATIENCE_S
 
 
 class Collector(TraceServiceServicer):
@@ -43,4 +44,5 @@ class Collector(TraceServiceServicer):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.stop(None).wait()
+        # Of an export that is not answered the spans would come again.
+        self._server.stop(PATIENCE_S).wait()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.process import MODELS, ServerProcess
+from tests.support.process import MODELS, PATIENCE_S, ServerProcess
 
 from seqserve import Client
 
@@ -28,11 +28,11 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[Client]:
-    with Client(server.target) as client:
+    with Client(server.target, timeout_s=PATIENCE_S) as client:
         yield client
 
 
 @pytest.fixture
 def translator(shipped: ServerProcess) -> Iterator[Client]:
-    with Client(shipped.target) as client:
+    with Client(shipped.target, timeout_s=PATIENCE_S) as client:
         yield client

@@ -8,18 +8,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.endless_model import NAME
-from tests.support.frames import (
-    END_STREAM,
-    HELLO,
-    NO_WINDOW,
-    Kind,
-    call,
-    conversed,
-    frame,
-    message,
-    opened,
-)
+from tests.support.frames import HELLO, Kind, conversed, frame
 from tests.support.process import PATIENCE_S, ServerProcess, until
+from tests.support.unread import unread
 
 from seqserve import Client
 from seqserve._transport.status import METADATA_KEY, read_details
@@ -102,19 +93,28 @@ def test_client_that_reads_nothing_and_leaves(
     server: ServerProcess, method: str, code: str
 ) -> None:
     labels = {"method": f"GenerationService.{method}", "code": code, "model": NAME}
-    before = server.value("requests_total", **labels)
-    headers = call(**{":path": f"/seqserve.v1.GenerationService/{method}"})
-    body = message(request(options={"max_decoding_length": 3}))
-    sent = [NO_WINDOW, opened(1, headers), frame(Kind.DATA, body, flags=END_STREAM, stream=1)]
-    conversed(server.target, [HELLO, *sent])
+    before, tokens = server.value("requests_total", **labels), tokens_of(server)
+    sent = generation_pb2.GenerateRequest(source="Nobody")
+    sent.options.max_decoding_length = 3
+    with unread(server.target, "unread") as caller:
+        caller.call(method, sent)
+        # It leaves when its answer waits to be read. A stream has not ended then.
+        until(lambda: tokens_of(server) > tokens)
+        if code == "OK":
+            until(lambda: server.value("requests_total", **labels) == before + 1)
     # A client that is gone is no error of the server.
     until(lambda: server.value("requests_total", **labels) == before + 1)
 
 
+def tokens_of(server: ServerProcess) -> float:
+    return server.value("generated_tokens_total")
+
+
 def test_goaway_text_of_a_client_is_not_logged(server: ServerProcess) -> None:
     last_words = frame(Kind.GOAWAY, struct.pack("!II", 0, 2) + b"\nerror forged\n")
+    ping, answer = (frame(Kind.PING, b"are read", flags=is_answer) for is_answer in (0, 1))
     # The answer to the ping shows that the frames were read.
-    assert conversed(server.target, [HELLO, last_words, frame(Kind.PING, bytes(8))])
+    assert answer in conversed(server.target, [HELLO, last_words, ping], last=answer)
     assert "forged" not in server.stderr
 
 
@@ -125,7 +125,7 @@ def test_server_is_idle_and_has_logged_no_text(
     assert health.status == health_pb2.HealthCheckResponse.SERVING
     secret = "Xanthippe paints"
     assert client.generate(secret, max_decoding_length=4).generated_tokens <= 4
-    assert server.is_idle()
+    until(server.is_idle)
     assert "Generate" in server.stderr
     assert "Xanthippe" not in server.stderr
     assert "Traceback" not in server.stderr

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.process import PATIENCE_S, ServerProcess
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve import Client, Result
 
@@ -26,7 +26,7 @@ def test_a_text_goes_in_and_its_translation_comes_out(shipped: ServerProcess) ->
     ]
     first, second, third = (each.text for each in alone)
     assert result.text == f"{first} {second}\r\n\r\n\r\n  {third}\r\n"
-    assert shipped.is_idle()
+    until(shipped.is_idle)
 
 
 def test_tags_follow_their_words(shipped: ServerProcess, tmp_path: Path) -> None:
@@ -64,4 +64,4 @@ def test_a_long_text_is_answered_sentence_by_sentence_in_every_way(shipped: Serv
         result = bulk[number]
         assert isinstance(result, Result)
         assert result.text == answered[index]
-    assert shipped.is_idle()
+    until(shipped.is_idle)

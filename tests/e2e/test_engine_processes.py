@@ -14,14 +14,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 from tests.resources import cpu_s
 from tests.support.endless_model import MAX_TARGET, NAME, copy_version, tamper
-from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, repeating, until
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
 
 from seqserve import AsyncClient, Client, ModelState, Result
 from seqserve.errors import Unavailable
 
 CALLS = 6
 SOURCE = "The old train waits for"
-ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
+ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET, "timeout_s": PATIENCE_S}
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -32,7 +32,7 @@ def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("pair")
     for version in (1, 2):
         copy_version(repository, folder / "models", version)
-    options = ("--slots", "4", "--workers", "1", "--keep-versions", "2")
+    options = ("--slots", "4", "--workers", "1", "--keep-versions", "2", "--max-queue-s", "60")
     with ServerProcess(folder / "models", folder, *options) as server:
         yield server
         server.stop()
@@ -70,17 +70,6 @@ def state_of(server: ServerProcess, version: int) -> str:
         if sample.name == "seqserve_model_state" and sample.labels["version"] == str(version)
     ]
     return state
-
-
-@contextmanager
-def killing(server: ServerProcess, *spared: int) -> Iterator[None]:
-    def kill() -> None:
-        for pid in server.engines():
-            if pid not in spared:
-                os.kill(pid, signal.SIGKILL)
-
-    with repeating(kill, 0.02):
-        yield
 
 
 def test_each_version_has_a_process_and_the_server_runs_no_model(pair: ServerProcess) -> None:
@@ -144,19 +133,24 @@ def test_version_whose_engine_keeps_dying_leaves_its_calls_to_another(
 ) -> None:
     for version in (1, 2):
         copy_version(repository, tmp_path / "models", version)
+    options = ("--traffic", f"{NAME}:1=1,2=99")
+    program = ("tests.support.engine_loss", str(tmp_path))
     with (
-        ServerProcess(tmp_path / "models", tmp_path, "--traffic", f"{NAME}:1=1,2=99") as server,
+        ServerProcess(tmp_path / "models", tmp_path, *options, program=program) as server,
         Client(server.target, retry=ONCE) as client,
     ):
         labels = {"model": NAME, "version": "2"}
-        with killing(server, engine_of(server, version=1)):
-            until(lambda: state_of(server, 2) == "restarting")
-            while server.value("engine_restarts_total", **labels) < 3:
-                assert client.generate(SOURCE, max_decoding_length=3).version == 1
-                assert (state_of(server, 1), state_of(server, 2)) == ("ready", "restarting")
-            assert [model.traffic_share for model in client.models()] == [1.0, 0.0]
-            assert server.health(f"{NAME}/2") == NOT_SERVING
-            assert server.health(NAME) == SERVING
+        [engine] = {*server.engines()} - {engine_of(server, version=1)}
+        (kill := tmp_path / "2").write_text("kill")
+        os.kill(engine, signal.SIGKILL)
+        until(lambda: state_of(server, 2) == "restarting")
+        while server.value("engine_restarts_total", **labels) < 3:
+            assert client.generate(SOURCE, max_decoding_length=3).version == 1
+            assert (state_of(server, 1), state_of(server, 2)) == ("ready", "restarting")
+        assert [model.traffic_share for model in client.models()] == [1.0, 0.0]
+        assert server.health(f"{NAME}/2") == NOT_SERVING
+        assert server.health(NAME) == SERVING
+        kill.unlink()
         until(lambda: state_of(server, 2) == "ready")
         # One call in a hundred is for version 1.
         until(lambda: client.generate(SOURCE, max_decoding_length=3).version == 2)

@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from tests.support.endless_model import MAX_TARGET
 from tests.support.gateway import Gateway, gateway_of
 from tests.support.process import PATIENCE_S, ServerProcess, until
 
 PAIR = {"source": "en", "target": "de"}
-OPTIONS = {"min_decoding_length": 5000, "time_limit_ms": 3000}
+ENDLESS = {"min_decoding_length": MAX_TARGET}
+LIMITED = ENDLESS | {"time_limit_ms": 3000}
 EACH, MANY = 3, 30
 
 
@@ -98,8 +100,7 @@ def test_a_file_is_fetched_whichever_process_answers(
         # It outlives the process that has made it.
         for child in gateway.children():
             os.kill(child, signal.SIGKILL)
-            until(lambda: gateway.serving() == 1)
-            until(lambda: gateway.serving() == 2)
+            until(lambda child=child: child not in gateway.children() and gateway.serving() == 2)
         assert caller.get(url).status_code == 200
 
 
@@ -140,9 +141,10 @@ def test_only_calls_of_a_process_that_is_killed_fail(
             connections[connection.sock.getsockname()[1]] = connection
             until(lambda: sum(map(len, callers())) == len(connections))
 
-        def status(connection: http.client.HTTPConnection) -> int:
+        def status(port: int, options: dict[str, int]) -> int:
+            connection = connections[port]
             # Equal requests would have one answer.
-            body = {"source": f"a {id(connection)}", "model": "endless", "options": OPTIONS}
+            body = {"source": f"a {port}", "model": "endless", "options": options}
             headers = {"Content-Type": "application/json"}
             try:
                 connection.request("POST", "/v1/generate", json.dumps(body), headers)
@@ -152,9 +154,12 @@ def test_only_calls_of_a_process_that_is_killed_fail(
             finally:
                 connection.close()
 
-        answers = {port: pool.submit(status, each) for port, each in connections.items()}
-        until(lambda: server.under_way() == len(connections))
         lost, kept = callers()
+        answers = {port: pool.submit(status, port, ENDLESS) for port in lost}
+        until(lambda: server.under_way() == len(lost))
+        answers |= {port: pool.submit(status, port, LIMITED) for port in kept}
+        over = [answers[port].done for port in kept]
+        until(lambda: server.under_way() + sum(is_over() for is_over in over) == len(connections))
         os.kill(victim, signal.SIGKILL)
         # Signals are the parent's.
         os.kill(other, signal.SIGTERM)

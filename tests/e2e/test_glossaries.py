@@ -10,12 +10,13 @@ from seqserve import Client
 from seqserve.command.main import main
 
 COFFEE = "The coffee tastes good."
+DRINKS = "# drinks\ncoffee\tMokka\n"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("glossaries")
-    (folder / "drinks.en-de.tsv").write_text("# drinks\ncoffee\tMokka\n")
+    (folder / "drinks.en-de.tsv").write_text(DRINKS)
     return folder
 
 
@@ -51,4 +52,7 @@ def test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_used(
         until(lambda: client.glossary("drinks").entries == (("coffee", "Bohnenkaffee"),))
         assert server.value("reload_successful", option="--glossaries") == 1
         answer = client.generate(COFFEE, model="en-de", glossary="drinks")
+        # The other test may come next.
+        file.write_text(DRINKS)
+        until(lambda: client.glossary("drinks").entries == (("coffee", "Mokka"),))
     assert "Bohnenkaffee" in answer.text or answer.hypotheses[0].unmet_terms

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from tests.support.endless_model import MAX_TARGET, NAME
-from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, reached, until
 
 from seqserve import AsyncClient, Client, Result
 from seqserve.errors import Unavailable
+from seqserve.results import StopReason
 
-CALLS = 12
+CALLS, SLOTS = 12, 4
 SOURCE = "The old train waits for"
 LONG: dict[str, Any] = {"min_decoding_length": 1500, "max_decoding_length": 1500}
 ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
@@ -22,7 +23,8 @@ ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
 @pytest.mark.parametrize("is_told_to_all", [False, True], ids=["the server", "its group"])
 def test_no_accepted_call_is_lost(repository: Path, tmp_path: Path, is_told_to_all: bool) -> None:
     # Then none is refused because the machine is slow.
-    options = ("--slots", "4", "--workers", "2", "--max-queue-s", "60", "--drain-timeout-s", "120")
+    options = ("--slots", str(SLOTS), "--workers", "2", "--max-queue-s", "60")
+    options += ("--caller-share", "1", "--drain-timeout-s", "120")
     with ServerProcess(repository, tmp_path, *options) as server:
         # SIGINT is Ctrl-C in a terminal; SIGTERM stops a service.
         end = server.signal_all if is_told_to_all else server.signal
@@ -38,10 +40,15 @@ def test_no_accepted_call_is_lost(repository: Path, tmp_path: Path, is_told_to_a
 async def end_under_load(
     server: ServerProcess, end: Callable[[signal.Signals], None]
 ) -> list[Result]:
-    """Sends so many calls that some must wait, stops the server meanwhile, and calls once more."""
+    """Stops the server while a call runs and others wait, and calls once more."""
     async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
+        await reached(client)
+        limited = asyncio.create_task(client.generate(SOURCE, time_limit_ms=1000, **ENDLESS))
+        # They have all slots until they are cancelled, so that no other call ends too early.
+        held = [asyncio.create_task(client.generate(SOURCE, **ENDLESS)) for _ in range(SLOTS)]
+        await eventually(lambda: server.under_way() + limited.done() == 1 + SLOTS)
         calls = [asyncio.create_task(client.generate(SOURCE, **LONG)) for _ in range(CALLS)]
-        await eventually(lambda: server.under_way() == CALLS)
+        await eventually(lambda: server.under_way() >= SLOTS + CALLS)
         end(signal.SIGTERM)
         await eventually(lambda: server.get("/readyz")[0] == 503)
         assert server.get("/healthz")[0] == 200
@@ -49,7 +56,10 @@ async def end_under_load(
             await client.generate("Nobody")
         # Not a failed connection, but an answer with retry advice.
         assert refused.value.retry_after_s is not None
-        assert not all(call.done() for call in calls), "the accepted calls ended before the refusal"
+        assert not any(call.done() for call in calls)
+        assert (await limited).stop_reason is StopReason.TIME_LIMIT
+        for call in held:
+            call.cancel()
         return await asyncio.gather(*calls)
 
 
@@ -123,7 +133,7 @@ def test_idle_server_was_never_busy_and_warns_of_a_misspelt_variable(
         # The warm-up leaves no trace.
         for name in ("batch_rows_count", "source_tokens_total", "encode_duration_seconds_count"):
             assert server.value(name) == 0
-        assert server.is_idle()
+        until(server.is_idle)
         assert server.get("/readyz")[0] == 200
         server.stop()
     warning = "warning unknown variable name=SEQSERVE_SLOT did_you_mean=SEQSERVE_SLOTS"

@@ -46,7 +46,7 @@ def environment(target: str) -> dict[str, str]:
 
 def run(command: list[str] | str, **options: object) -> str:
     finished = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, **options
+        command, capture_output=True, text=True, timeout=1200, check=False, **options
     )  # type: ignore[call-overload]
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return str(finished.stdout)

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2
-from tests.support.process import MODELS, ONCE, ServerProcess, until
+from tests.support.process import MODELS, ONCE, ServerProcess, eventually, until
 
 from seqserve import AsyncClient, Client, ModelState
 from seqserve.errors import DeadlineExceeded, FailedPrecondition
@@ -22,7 +22,9 @@ COFFEE = "The coffee tastes good."
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with ServerProcess(MODELS, tmp_path, *OPTIONS) as server:
+    """A server whose engines are stopped before they load, if a test says so."""
+    program = ("tests.support.engine_loss", str(tmp_path))
+    with ServerProcess(MODELS, tmp_path, *OPTIONS, program=program) as server:
         yield server
         server.stop()
 
@@ -61,24 +63,44 @@ def test_calls_load_what_they_need_and_the_unused_makes_room(server: ServerProce
     assert 0 < server.value("loaded_bytes") <= 180e6
 
 
-def test_a_deadline_ends_the_call_and_not_the_load(server: ServerProcess) -> None:
+def is_stopped(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_deadline_ends_the_call_and_not_the_load(server: ServerProcess, tmp_path: Path) -> None:
+    stop = tmp_path / "5"
+    stop.touch()
     with Client(server.target, retry=ONCE) as client:
-        with pytest.raises(DeadlineExceeded):
-            client.generate(COFFEE, timeout_s=0.05)
+
+        def begins_a_load() -> bool:
+            with pytest.raises(DeadlineExceeded):
+                client.generate(COFFEE, timeout_s=0.05)
+            return any(map(is_stopped, server.engines()))
+
+        # A call whose deadline passes before it arrives begins none.
+        until(begins_a_load)
+        stop.unlink()
+        [engine] = server.engines()
+        os.kill(engine, signal.SIGCONT)
         until(lambda: loaded(client) == {"en-de"})
         assert client.generate(COFFEE).text == "Der Kaffee schmeckt gut."
     assert server.value("model_loads_total", result="success") == 1
 
 
 def test_an_engine_that_is_killed_while_it_loads_fails_its_calls_alone(
-    server: ServerProcess,
+    server: ServerProcess, tmp_path: Path
 ) -> None:
+    stop = tmp_path / "3"
+    stop.touch()
+
     async def killed() -> str:
         async with AsyncClient(server.target, retry=ONCE) as client:
             call = asyncio.create_task(client.generate(COFFEE, model="ko-en"))
-            while not (engines := server.engines()):
-                await asyncio.sleep(0.001)
-            os.kill(engines[0], signal.SIGKILL)
+            await eventually(lambda: server.engines() != [])
+            [engine] = server.engines()
+            stop.unlink()
+            os.kill(engine, signal.SIGKILL)
             with pytest.raises(FailedPrecondition, match="ko-en/3 could not be loaded") as caught:
                 await call
             assert (await client.generate(COFFEE)).text == "Der Kaffee schmeckt gut."

@@ -93,7 +93,7 @@ def test_commands_of_the_pages_run(
     called = command.replace("localhost:5000", gateway.url.removeprefix("http://"))
     called = called.replace("curl ", "curl --fail --silent --show-error ")
     done = subprocess.run(
-        called, shell=True, cwd=folder, env=environ, capture_output=True, text=True, timeout=100
+        called, shell=True, cwd=folder, env=environ, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout or "-o " in command

@@ -1,6 +1,6 @@
 """Jobs of many lines, while the server is busy or away: every line has its one answer."""
 
-import socket
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.job import Job
 from tests.support.process import PATIENCE_S, ServerProcess, until
+from tests.support.sockets import port_held
 
 from seqserve import Client
 
@@ -27,11 +28,8 @@ def lines(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port that no other process is given while the test runs."""
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
+    with port_held() as port:
+        yield port
 
 
 def test_a_job_outlives_a_restart_of_the_server(
@@ -42,18 +40,26 @@ def test_a_job_outlives_a_restart_of_the_server(
         folder.mkdir()
         return ServerProcess(repository, folder, "--port", str(port))
 
-    def job(name: str) -> Job:
+    def job(name: str, lines: Path) -> Job:
         return Job(f"127.0.0.1:{port}", tmp_path / name, *SHORT, "--file", str(lines))
 
+    # As long as it is open, the job that reads it is not done.
+    os.mkfifo(tmp_path / "fed")
+    fed = (tmp_path / "fed").open("r+b", buffering=0)
+    begin, end = lines.read_bytes()[:2000], lines.read_bytes()[2000:]
     with serve("first"):
-        undisturbed = job("undisturbed")
+        undisturbed = job("undisturbed", lines)
         assert undisturbed.wait() == 0
         expected = undisturbed.answers
         assert len(expected) == LINES and "" not in expected and len(set(expected)) > LINES // 2
-        disturbed = job("disturbed")
+        disturbed = job("disturbed", tmp_path / "fed")
+        fed.write(begin)
         until(lambda: len(disturbed.answers) > LINES // 10)
+    until(lambda: any("is not available" in report for report in disturbed.reports))
     time.sleep(OUTAGE_S)
     assert disturbed.runs()
+    with fed:
+        fed.write(end)
     with serve("second"):
         assert disturbed.wait() == 0
     assert disturbed.answers == expected

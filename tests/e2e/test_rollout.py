@@ -21,15 +21,14 @@ BUSY = ("--max-queue-s", "60", "--caller-share", "1")
 OPTIONS = ("--watch-interval-s", "0.1", "--slots", "16", "--workers", "1", *BUSY)
 
 
-@pytest.fixture(scope="module")
-def models(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model repository of the server below, at first with version 1."""
-    models = tmp_path_factory.mktemp("rollout") / "models"
-    copy_version(repository, models, 1)
-    return models
+@pytest.fixture
+def models(repository: Path, tmp_path: Path) -> Path:
+    """The model repository of the server below, at first with version 7."""
+    copy_version(repository, tmp_path / "models", 7)
+    return tmp_path / "models"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def swapping(models: Path) -> Iterator[ServerProcess]:
     """A server that keeps one version and scans for others ten times a second."""
     with ServerProcess(models, models.parent, *OPTIONS, "--keep-versions", "1") as server:
@@ -60,9 +59,9 @@ def failures(server: ServerProcess) -> float:
 
 def test_swaps_under_load(swapping: ServerProcess, repository: Path, models: Path) -> None:
     [first] = swapping.engines()
-    traffic = asyncio.run(swapped(swapping.target, repository, models, first=1, swaps=5, callers=8))
+    traffic = asyncio.run(swapped(swapping.target, repository, models, first=7, swaps=5, callers=8))
     assert traffic.wrong == []
-    assert set(traffic.answered) >= {1, 6}
+    assert set(traffic.answered) >= {7, 12}
     until(lambda: len(swapping.engines()) == 1)
     assert first not in swapping.engines()
     assert failures(swapping) == 0
@@ -75,26 +74,26 @@ def test_swaps_under_load(swapping: ServerProcess, repository: Path, models: Pat
 def test_broken_version_replaces_nothing(
     swapping: ServerProcess, repository: Path, models: Path
 ) -> None:
-    draft = copy_version(repository, models.parent / "draft", 7)
+    draft = copy_version(repository, models.parent / "draft", 8)
     tamper(draft / "weights.bin")
-    place = models / NAME / "7"
+    place = models / NAME / "8"
     draft.rename(place)
-    failed = until_state(swapping, 7, ModelState.FAILED)
+    failed = until_state(swapping, 8, ModelState.FAILED)
     assert "weights.bin: sha256" in failed.state_reason
-    assert swapping.value("model_state", version="7", state="failed") == 1
+    assert swapping.value("model_state", version="8", state="failed") == 1
     with Client(swapping.target, retry=ONCE) as client:
-        assert client.generate("Nobody", max_decoding_length=3).version == 6
-        with pytest.raises(FailedPrecondition, match=f"{NAME}/7 could not be loaded"):
-            client.generate("Nobody", version=7, max_decoding_length=3)
+        assert client.generate("Nobody", max_decoding_length=3).version == 7
+        with pytest.raises(FailedPrecondition, match=f"{NAME}/8 could not be loaded"):
+            client.generate("Nobody", version=8, max_decoding_length=3)
         with pytest.raises(FailedPrecondition, match=r"weights\.bin: sha256"):
-            client.load_model(NAME, 7)
-    assert swapping.health(f"{NAME}/7") == health_pb2.HealthCheckResponse.NOT_SERVING
+            client.load_model(NAME, 8)
+    assert swapping.health(f"{NAME}/8") == health_pb2.HealthCheckResponse.NOT_SERVING
     # A second time leaves the same state as the first.
     tamper(place / "weights.bin")
-    until_state(swapping, 7, ModelState.READY)
-    until_state(swapping, 6, ModelState.AVAILABLE)
-    shutil.rmtree(models / NAME / "6")
-    until(lambda: version_of(swapping, 6) is None)
+    until_state(swapping, 8, ModelState.READY)
+    until_state(swapping, 7, ModelState.AVAILABLE)
+    shutil.rmtree(models / NAME / "7")
+    until(lambda: version_of(swapping, 7) is None)
 
 
 def test_unloaded_version_frees_everything(swapping: ServerProcess) -> None:

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 from opentelemetry.sdk.trace import TracerProvider
-from tests.support.process import ServerProcess, until
+from tests.support.process import PATIENCE_S, ServerProcess, until
 
 from seqserve import Client
 
@@ -26,6 +26,7 @@ def sent() -> list[tuple[str, str]]:
 
 def test_traces(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", str(PATIENCE_S))
     with Collector() as collector:
         options = ("--slots", "4", "--otlp-endpoint", collector.endpoint)
         server = ServerProcess(repository, tmp_path, *options)
@@ -40,10 +41,12 @@ def test_traces(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 again = client.generate(SOURCE, max_decoding_length=5)
                 assert again.hypotheses == result.hypotheses
             with Collector(collector.port) as other:
+                until(lambda: len(other.spans) == 12)
+                client.generate(SOURCE, max_decoding_length=5)
                 server.signal(signal.SIGTERM)
                 assert server.wait() == 0
                 # Remaining spans are sent before the server ends.
-                assert len(other.spans) == 12
+                assert len(other.spans) == 16
         assert "Traceback" not in server.stderr
 
 

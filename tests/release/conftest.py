@@ -34,7 +34,7 @@ def interpreter_of(version: str) -> str | None:
 
 
 def run(command: list[str], **options: object) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, **options)  # type: ignore[call-overload]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
 
@@ -87,7 +87,7 @@ class Environment:
                 raise AssertionError(shown)
         finally:
             process.send_signal(signal.SIGTERM)
-            shown += process.communicate(timeout=60)[0]
+            shown += process.communicate(timeout=300)[0]
         assert process.returncode == 0, shown
 
 

@@ -112,7 +112,7 @@ def test_what_serves_http(
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with (
         environment.running(r"on (http://\S+) for", "seqserve", extra, *options) as address,
-        direct.open(address + path, timeout=10) as reply,
+        direct.open(address + path, timeout=60) as reply,
     ):
         assert reply.status == 200
 

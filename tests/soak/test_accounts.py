@@ -250,7 +250,7 @@ async def iter_of(requests: list[Infer]) -> AsyncIterator[Infer]:
 async def swap_on(server: ServerProcess, models: Path, until_s: float) -> int:
     """Replaces the serving version by a newer one, again and again; returns the last."""
     version = 1
-    async with AsyncClient(server.target) as client:
+    async with AsyncClient(server.target, timeout_s=PATIENCE_S) as client:
         while time.monotonic() < until_s:
             version += 1
             await asyncio.to_thread(publish, MODELS, models, version, ORIGINAL)
@@ -371,8 +371,18 @@ def test_every_call_is_accounted_for(tmp_path: Path) -> None:
     with ServerProcess(models, tmp_path, *options, "--slots", "32") as server:
         calls, version, samples, fallen, counters = asyncio.run(watched(server, models))
         until(server.is_idle)
-        counters |= counters_of(server)
-        lines = logged(server)
+        lines: list[dict[str, Any]] = []
+        ended = {id_ for id_, call in calls.items() if not call.left}
+
+        def are_all_told() -> bool:
+            # A call is counted and logged just after its answer.
+            nonlocal counters, lines
+            counters |= counters_of(server)
+            lines = logged(server)
+            is_equal = total(counters, "requests_total") == len(lines)
+            return is_equal and ended <= {line["id"] for line in lines}
+
+        until(are_all_told)
         codes = Counter(call.code for call in calls.values())
         print(
             f"\n{len(calls)} calls, {dict(codes)}, {version - 1} swaps in {len(samples)} s;"

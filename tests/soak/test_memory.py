@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import shutil
@@ -11,13 +12,15 @@ from typing import Any
 
 import pytest
 from tests.resources import TOLERANCE_MB, growth_mb, memory_mb
-from tests.support.process import MODELS, ServerProcess, until
+from tests.support.process import MODELS, PATIENCE_S, ServerProcess, until
 from tests.tiny import SENTENCES
 
 from seqserve import AsyncClient
 
 DURATION_S = float(os.environ.get("SEQSERVE_SOAK_S", "600"))
 CALLERS = 48
+WARM = 10 * CALLERS
+"""Answers after which nothing more is new, however long they take."""
 TEXT = "the coffee tastes good and nobody waits for our old train near a quiet garden"
 WORDS = TEXT.split()
 
@@ -27,16 +30,16 @@ pytestmark = pytest.mark.soak
 class Traffic:
     """Clients with requests of random shapes."""
 
-    def __init__(self, client: AsyncClient, until_s: float) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         self._client = client
-        self._until_s = until_s
+        self.until_s = math.inf
         self.answers = 0
         self.cancelled = 0
 
     async def caller(self, seed: int) -> None:
         draw = random.Random(seed)
         is_recurrent = seed % 4 == 0
-        while time.monotonic() < self._until_s:
+        while time.monotonic() < self.until_s:
             text, options = (_for_tiny if is_recurrent else _for_shipped)(draw)
             kind = draw.random()
             if kind < 0.1:
@@ -81,11 +84,15 @@ def models(tmp_path: Path, tiny_ssru_artifact: Path) -> Path:
 
 
 async def watched(server: ServerProcess) -> tuple[Traffic, list[float]]:
-    """Runs the traffic while it reads the server's memory every second."""
+    """Runs the traffic while it reads the server's memory every second, once it is warm."""
     samples = []
-    async with AsyncClient(server.target) as client:
-        traffic = Traffic(client, time.monotonic() + DURATION_S)
+    async with AsyncClient(server.target, timeout_s=PATIENCE_S) as client:
+        traffic = Traffic(client)
         callers = asyncio.gather(*(traffic.caller(seed) for seed in range(CALLERS)))
+        async with asyncio.timeout(10 * PATIENCE_S):
+            while traffic.answers < WARM and not callers.done():
+                await asyncio.sleep(0.1)
+        traffic.until_s = time.monotonic() + DURATION_S
         while not callers.done():
             await asyncio.sleep(1.0)
             samples.append(memory_mb(server))
@@ -104,7 +111,7 @@ def test_memory_is_flat_after_warm_up(models: Path, tmp_path: Path) -> None:
             f" its memory {began:.0f} MB at the start, then {growth_mb(samples):.1f} more,"
             f" {max(samples):.1f} at most"
         )
-        assert traffic.answers > CALLERS and traffic.cancelled > 0
+        assert traffic.answers > WARM + CALLERS and traffic.cancelled > 0
         assert growth_mb(samples) < TOLERANCE_MB
         assert server.engines() == engines, "an engine was restarted, which hides its memory"
         assert "Traceback" not in server.stderr

@@ -117,13 +117,15 @@ def thrown(target: str, pieces: Iterable[bytes]) -> None:
             connection.sendall(piece)
 
 
-def conversed(target: str, pieces: Iterable[bytes], *, patience_s: float = 0.2) -> bytes:
-    """Sends pieces and returns all that the server sends back."""
+def conversed(
+    target: str, pieces: Iterable[bytes], *, patience_s: float = _PATIENCE_S, last: bytes = b""
+) -> bytes:
+    """Sends pieces and returns what the server sends back, up to ``last`` or its end."""
     answer = bytearray()
     with connected(target) as connection, contextlib.suppress(OSError):
         for piece in pieces:
             connection.sendall(piece)
         connection.settimeout(patience_s)
-        while data := connection.recv(1 << 16):
+        while not (last and last in answer) and (data := connection.recv(1 << 16)):
             answer += data
     return bytes(answer)

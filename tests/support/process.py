@@ -22,7 +22,8 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 
-from seqserve import RetryPolicy
+from seqserve import AsyncClient, RetryPolicy
+from seqserve.errors import Unavailable
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "models"
@@ -53,6 +54,16 @@ def until(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
 async def eventually(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Waits as :func:`until` does, while other tasks run."""
     await asyncio.to_thread(until, is_so, patience_s)
+
+
+async def reached(client: AsyncClient) -> None:
+    """Waits until a client that never retries has reached its server."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(Unavailable):
+                await client.models()
+                return
+            await asyncio.sleep(0.1)
 
 
 def members(group: int) -> list[int]:
@@ -98,6 +109,7 @@ class ServerProcess:
         folder: Path,
         *options: str,
         environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("seqserve",),
     ) -> None:
         """Starts ``seqserve serve``; its output goes to files in ``folder``.
 
@@ -106,9 +118,10 @@ class ServerProcess:
             folder: Where ``stdout`` and ``stderr`` are, or will be.
             options: Of the command.
             environment: Variables beside those of the test, none of which are the server's.
+            program: Module that runs the command, and its arguments.
         """
         ports = ("--port", "0", "--metrics-port", "0", "--front-processes", FRONTS)
-        command = [sys.executable, "-m", "seqserve", "serve"]
+        command = [sys.executable, "-m", *program, "serve"]
         # The last of two flags wins.
         arguments = ["--model-repository", str(repository), *ports, *options]
         own = {

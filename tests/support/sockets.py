@@ -1,6 +1,18 @@
 """The sockets of this machine."""
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def port_held() -> Iterator[int]:
+    """Gives a port that no other process is given meanwhile; a server may listen at it."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 def connections_to(target: str) -> int:

@@ -41,6 +41,11 @@ class Traffic:
         if result.hypotheses != self.expected[source].hypotheses:
             self.wrong.append(f"{source!r} of version {result.version} is another answer")
 
+    async def until_answered(self, version: int) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.answered[version]:
+                await asyncio.sleep(0.01)
+
 
 async def swapped(
     target: str, repository: Path, models: Path, *, first: int, swaps: int, callers: int
@@ -79,9 +84,11 @@ async def swapped(
             for number in range(callers):
                 group.create_task(call(number))
             try:
+                await traffic.until_answered(first)
                 for version in range(first + 1, first + swaps + 1):
                     await asyncio.to_thread(publish, repository, models, version)
                     await until_served(client, version)
+                    await traffic.until_answered(version)
                     await asyncio.to_thread(shutil.rmtree, models / NAME / str(version - 1))
             finally:
                 is_over.set()

@@ -26,7 +26,7 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb
 
 from .answers import answer, attended, scored, stream_of, tokenized
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """Limit on waiting for an expected event; only a failing test waits for so long."""
 
 

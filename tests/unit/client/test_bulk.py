@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from tests.support.process import eventually
+from tests.support.process import eventually, until
 
 from seqserve import (
     AsyncClient,
@@ -294,15 +294,22 @@ def test_an_outcome_is_yielded_while_the_input_blocks(server: FakeServer) -> Non
 
 
 def test_an_endless_input_is_read_no_further_than_it_may(server: FakeServer) -> None:
-    read = itertools.count()
+    read: list[int] = []
+
+    def endless() -> Iterator[str]:
+        for number in itertools.count():
+            read.append(number)
+            yield f"{number}"
+
     with Client(server.target) as client:
-        outcomes = client.generate_bulk((f"{next(read)}" for _ in itertools.count()), concurrency=3)
+        outcomes = client.generate_bulk(endless(), concurrency=3)
         taken = [next(outcomes)[0] for _ in range(5)]
+        until(lambda: len(read) >= 4 + 3)
         time.sleep(0.05)
         outcomes.close()
     assert sorted(taken) == list(range(5))
     # The last outcome counts until the next one is requested.
-    assert next(read) == 4 + 3
+    assert len(read) == 4 + 3
 
 
 def test_leaving_cancels_the_call_and_ends_the_threads(server: FakeServer) -> None:

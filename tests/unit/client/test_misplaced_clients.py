@@ -21,7 +21,7 @@ target, parent, child = sys.argv[1:]
 
 
 async def ask(client):
-    return (await client.generate("from asyncio", timeout_s=5)).text
+    return (await client.generate("from asyncio", timeout_s=60)).text
 
 
 async def ask_anew():
@@ -46,7 +46,7 @@ try:
         print(asyncio.run(ask_anew()), flush=True)
     else:
         client = Client(target) if child == "new" else clients[0]
-        print(client.generate("from a child", timeout_s=5).text, flush=True)
+        print(client.generate("from a child", timeout_s=60).text, flush=True)
 except MisplacedClient as error:
     print(error, flush=True)
 os._exit(0)
@@ -58,7 +58,7 @@ def forked(target: str, parent: str, child: str, **environ: str) -> str:
         [sys.executable, "-W", "ignore", "-c", FORK, target, parent, child],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, **environ},
     )
     assert done.returncode == 0, done.stderr
@@ -106,7 +106,7 @@ for _ in range(5):
 assert threads == [1] * 5, threads
 """
     command = [sys.executable, "-W", "ignore", "-c", forks, server.target]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

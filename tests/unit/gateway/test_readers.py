@@ -63,7 +63,8 @@ async def test_job_beyond_the_limits_ends_and_others_do_not(readers: Readers, jo
     assert await read(readers, PAGE) == PARTS
 
 
-async def test_one_process_is_left_for_another_caller(readers: Readers) -> None:
+async def test_one_process_is_left_for_another_caller() -> None:
+    readers = Readers(processes=2, cpu_s=5, memory_bytes=96 << 20)
     endless = [asyncio.create_task(read(readers, ENDLESS)) for _ in range(4)]
     await asyncio.sleep(0)
     assert await read(readers, PAGE, "b") == PARTS
@@ -72,6 +73,7 @@ async def test_one_process_is_left_for_another_caller(readers: Readers) -> None:
         task.cancel()
     await asyncio.wait(endless)
     assert await read(readers, PAGE) == PARTS
+    readers.close()
 
 
 async def test_process_is_kept_until_a_job_leaves_it_large(readers: Readers) -> None:

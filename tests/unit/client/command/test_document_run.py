@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seqserve.command.document_run import InOrder
 from seqserve.command.writers import LineNumbers
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @given(st.permutations(range(12)), st.integers(0, 12))

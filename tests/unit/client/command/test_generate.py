@@ -154,7 +154,7 @@ def test_a_line_is_answered_before_the_next_one_arrives(
         process.stdin.flush()
         answer = b"" if line == b"\xff" else line.upper()
         assert process.stdout.readline() == answer + b"\n"
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 1
 
 
@@ -169,8 +169,8 @@ def test_an_endless_input_ends_with_its_reader(server: FakeServer, argv: list[st
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(20), errors) == (141, b"")
-    endless.wait(20)
+    assert (process.wait(60), errors) == (141, b"")
+    endless.wait(60)
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -182,7 +182,7 @@ def test_ctrl_c_ends_it_and_says_where_to_go_on(server: FakeServer, argv: list[s
     process.stdin.flush()
     assert process.stdout.readline() == b"A\n"
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=20)
+    out, errors = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
     name = "/dev/stdin" if "/dev/stdin" in argv else "INPUT"
     assert errors.decode() == f"seqserve: {where_to_go_on(2, name)}\n{CUT}\n"
@@ -196,7 +196,7 @@ def test_ctrl_c_before_an_answer_ends_it_quietly(server: FakeServer) -> None:
     process.stdin.flush()
     until(lambda: bool(server.requests))
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, b"")
 
 
@@ -223,7 +223,7 @@ def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
     ours, theirs = os.openpty()
     environ = {**os.environ, "TERM": "xterm"}
     process = start(server, "--file", "-", stderr=theirs, env=environ)
-    out, _ = process.communicate(b"a\nfail INTERNAL\nb\n", timeout=20)
+    out, _ = process.communicate(b"a\nfail INTERNAL\nb\n", timeout=60)
     os.close(theirs)
     with open(ours, "rb", buffering=0) as terminal:
         shown = terminal.read(1 << 16).decode().split("\r\x1b[K")

@@ -235,7 +235,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, server: FakeServer) -> None:
     journal = tmp_path / JOURNAL
     until(lambda: journal.is_file() and journal.stat().st_size > 0)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors.decode() == (
         f"seqserve: {journal} keeps what is done; the same command goes on from there\n"

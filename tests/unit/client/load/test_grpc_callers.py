@@ -99,7 +99,7 @@ def caller_of(peer: Peer, **given: Any) -> OpenInferenceCaller:
 async def test_an_answer(peer: Peer) -> None:
     parameters = {"beam_size": 2, "length_penalty": 0.5, "is_short": True, "keep": '["a"]'}
     async with caller_of(peer, version=3, parameters=parameters) as caller:
-        reply = await caller.send("Grüße dich", 10.0)
+        reply = await caller.send("Grüße dich", 60.0)
     assert (reply.error, reply.tokens, reply.gaps_s) == ("", 0, ())
     [request] = peer.requests
     assert (request.model_name, request.model_version) == ("echo", "3")
@@ -123,7 +123,7 @@ async def test_an_answer(peer: Peer) -> None:
 async def test_the_pieces_of_a_stream(peer: Peer, is_raw: bool) -> None:
     peer.is_raw = is_raw
     async with caller_of(peer, streamed=True) as caller:
-        reply = await caller.send("three words here", 10.0)
+        reply = await caller.send("three words here", 60.0)
     # The last message has no text, and is no piece.
     assert (reply.error, len(reply.gaps_s)) == ("", 2)
     assert peer.requests[0].parameters["stream"].bool_param
@@ -132,7 +132,7 @@ async def test_the_pieces_of_a_stream(peer: Peer, is_raw: bool) -> None:
 @pytest.mark.parametrize(("streamed", "error"), [(False, "RESOURCE_EXHAUSTED"), (True, "UNKNOWN")])
 async def test_an_error_is_told_and_not_tried_again(peer: Peer, streamed: bool, error: str) -> None:
     async with caller_of(peer, streamed=streamed) as caller:
-        reply = await caller.send("busy", 10.0)
+        reply = await caller.send("busy", 60.0)
     assert (reply.error, reply.details) == (error, "too much to do")
     assert len(peer.requests) == 1
 
@@ -140,7 +140,7 @@ async def test_an_error_is_told_and_not_tried_again(peer: Peer, streamed: bool, 
 async def test_another_process_can_call(peer: Peer) -> None:
     caller: OpenInferenceCaller = pickle.loads(pickle.dumps(caller_of(peer)))
     async with caller:
-        assert not (await caller.send("a", 10.0)).error
+        assert not (await caller.send("a", 60.0)).error
 
 
 async def test_a_model_that_is_not_there(peer: Peer) -> None:
@@ -151,7 +151,7 @@ async def test_a_model_that_is_not_there(peer: Peer) -> None:
 async def test_which_input_takes_the_text(peer: Peer) -> None:
     peer.inputs = [("a", "BYTES", [-1]), ("b", "BYTES", [1]), ("n", "INT32", [1])]
     async with caller_of(peer, input_name="b") as caller:
-        await caller.send("x", 10.0)
+        await caller.send("x", 60.0)
     assert (peer.requests[0].inputs[0].name, list(peer.requests[0].inputs[0].shape)) == ("b", [1])
     for name, reason in ((None, "does not have one input of texts"), ("n", "has no input 'n'")):
         with pytest.raises(OptionError, match=f"--input-name: the model {reason}.*: a, b"):
@@ -200,7 +200,7 @@ async def test_an_answer_of_ours(server: FakeServer, streamed: bool) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_an_error_of_ours_is_told_once(server: FakeServer, streamed: bool) -> None:
     async with grpc_caller_of(server.target, streamed=streamed) as caller:
-        reply = await caller.send("busy 9 times", 10.0)
+        reply = await caller.send("busy 9 times", 60.0)
         late = await caller.send("late", 0.0)
     assert (reply.error, reply.details) == (
         "RESOURCE_EXHAUSTED",
@@ -217,7 +217,7 @@ async def test_the_connections_of_a_load_are_there_before_it(
     caller = GrpcCaller(server.target, REQUEST, connections=connections)
     async with caller:
         assert connections_to(server.target) == connections
-        await asyncio.gather(*(caller.send("a", 10.0) for _ in range(3 * 32)))
+        await asyncio.gather(*(caller.send("a", 60.0) for _ in range(3 * 32)))
         assert connections_to(server.target) == connections
     assert set(Counter(server.peers).values()) == {3 * 32 // connections}
 
@@ -225,7 +225,7 @@ async def test_the_connections_of_a_load_are_there_before_it(
 async def test_connections_of_a_load_grow_by_themselves(server: FakeServer) -> None:
     async with grpc_caller_of(server.target) as caller:
         assert connections_to(server.target) == 1
-        await asyncio.gather(*(caller.send("a", 10.0) for _ in range(32)))
+        await asyncio.gather(*(caller.send("a", 60.0) for _ in range(32)))
         await eventually(lambda: connections_to(server.target) == 2)
 
 

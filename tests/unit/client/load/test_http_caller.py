@@ -65,7 +65,7 @@ async def serving(
         await asyncio.gather(*filter(None, double.talks))
 
 
-async def reply_of(answer: bytes, form: HttpForm = FORM, timeout_s: float = 10.0) -> Reply:
+async def reply_of(answer: bytes, form: HttpForm = FORM, timeout_s: float = 60.0) -> Reply:
     async with serving(lambda _: answer) as (address, _), HttpCaller(address, form) as caller:
         return await caller.send("a", timeout_s)
 
@@ -111,7 +111,7 @@ async def test_calls_at_once_have_connections_which_later_ones_use() -> None:
 
     async with serving(answer) as (address, double), HttpCaller(address, FORM) as caller:
         for _ in range(3):
-            replies = await asyncio.gather(*(caller.send("a", 10.0) for _ in range(4)))
+            replies = await asyncio.gather(*(caller.send("a", 60.0) for _ in range(4)))
             assert not any(reply.error for reply in replies)
     assert len(double.talks) == 4
 
@@ -176,7 +176,7 @@ async def test_a_stream_that_fails(events: bytes, error: str) -> None:
 async def test_the_token_is_sent_and_never_in_clear() -> None:
     async with serving(lambda _: sized("200 OK", b"{}")) as (address, double):
         async with HttpCaller(address, FORM, token="secret") as caller:
-            await caller.send("a", 10.0)
+            await caller.send("a", 60.0)
         assert b"authorization: Bearer secret\r\n" in double.heads[0]
     with pytest.raises(OptionError, match="in clear"):
         HttpCaller("example.com:80", FORM, token="secret")

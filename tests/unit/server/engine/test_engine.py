@@ -27,7 +27,7 @@ from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.shortlist import Shortlist
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Ends(Observer):

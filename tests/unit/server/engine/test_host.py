@@ -32,7 +32,7 @@ from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Request
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 OPTIONS = DecodingOptions(max_decoding_length=10)
 ENDLESS = DecodingOptions(max_decoding_length=10, min_decoding_length=10)
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.process import until
 
 from seqserve_server.artifact.records import SelfTest
 from seqserve_server.contract.errors import ArtifactError
@@ -34,7 +35,7 @@ def test_a_long_load_logs_its_stage_until_it_ends(caplog: pytest.LogCaptureFixtu
     with LoadingLog("nllb/1", interval_s=0.01) as log:
         for stage in ("checking files", "warming up"):
             log.enter(stage)
-            time.sleep(0.1)
+            until(lambda stage=stage: stage in str([vars(each) for each in caplog.records]))
     records = list(caplog.records)
     fields = [vars(record)["fields"] for record in records]
     assert {record.message for record in records} == {"model loading"}

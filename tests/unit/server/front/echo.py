@@ -3,7 +3,8 @@
 ``EchoRuntime`` stands for ``engine.runtime.Runtime``, that is ONNX Runtime with the graphs of a
 model; the real engine runs on it. Its encoder returns the source itself as keys, its decoder copies
 the next source token with a fixed score. Tests pause it (``may_run``, ``may_score``), slow it down
-(``step_s``) or make it raise (``fault``). ``byte_tokenizer`` and ``manifest`` complete the model.
+(``step_s``), step by step (``hold_after``), or make it raise (``fault``). ``byte_tokenizer`` and
+``manifest`` complete the model.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK
 
 Array = NDArray[Any]
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 TOKEN_SCORE = -0.5
 MAX_SOURCE, MAX_TARGET = 64, 48
 SHAPE = Architecture(
@@ -91,9 +92,29 @@ class EchoRuntime(CpuRuntime):
         self.fault: Exception | None = None
         self.may_run = threading.Event()
         self.may_run.set()
+        self._steps: threading.Semaphore | None = None
         self.scoring = threading.Event()
         self.may_score = threading.Event()
         self.may_score.set()
+
+    def hold_after(self, steps: int) -> None:
+        """Makes only so many more steps, and those that are allowed later."""
+        self._steps = threading.Semaphore(steps)
+
+    def allow(self, steps: int = 1) -> None:
+        if self._steps is not None:
+            self._steps.release(steps)
+
+    def go_on(self) -> None:
+        """Makes all steps again."""
+        held, self._steps = self._steps, None
+        if held is not None:
+            held.release()
+
+    def take_turn(self) -> None:
+        self.may_run.wait(PATIENCE_S)
+        if (steps := self._steps) is not None:
+            steps.acquire(timeout=PATIENCE_S)
 
     @property
     def has_open_scorer(self) -> bool:
@@ -133,7 +154,7 @@ class EchoStep:
         self._runtime, self._inputs, self._outputs = runtime, inputs, outputs
 
     def run(self, rows: int, sizes: StepSizes) -> None:
-        self._runtime.may_run.wait(PATIENCE_S)
+        self._runtime.take_turn()
         time.sleep(self._runtime.step_s)
         if self._runtime.fault is not None:
             raise self._runtime.fault

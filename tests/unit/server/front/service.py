@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -47,6 +47,9 @@ from seqserve_server.text.glossary_folder import GlossaryFolder
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing
+
+
+Answer = TypeVar("Answer")
 
 
 class Hosts:
@@ -239,6 +242,7 @@ async def serving(
         # A gRPC server that was not stopped hangs when it is freed.
         for stopped in (hosts, *launchers.values()):
             stopped.runtime.may_run.set()
+            stopped.runtime.go_on()
             stopped.runtime.may_score.set()
         await server.drain(PATIENCE_S)
 
@@ -288,6 +292,16 @@ def details(error: grpc.aio.AioRpcError, kind: type[Message]) -> Any:
         if detail.Unpack(found):
             return found
     return None
+
+
+async def stepwise(service: Service, awaited: Awaitable[Answer]) -> Answer:
+    """Lets a held engine make a step now and then, until something has come."""
+    coming = asyncio.ensure_future(awaited)
+    async with asyncio.timeout(PATIENCE_S):
+        while not coming.done():
+            service.runtime.allow()
+            await asyncio.wait([coming], timeout=0.002)
+    return await coming
 
 
 async def until(is_so: Callable[[], bool]) -> None:

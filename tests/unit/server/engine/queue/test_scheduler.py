@@ -18,7 +18,7 @@ from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request, RequestState
 from seqserve_server.front.engine_client.engine import QueueKey, RefusalCache
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def request(

@@ -14,7 +14,7 @@ from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW
 from seqserve_server.engine.queue.score_queue import MAX_SCORE_BATCH, ScoreQueue
 from seqserve_server.engine.request import Request, RequestState
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 OPTIONS = DecodingOptions(max_decoding_length=9)
 ANSWER = Finished([Hypothesis([6], -1.0, StopReason.EOS)])
 EOS = 2

@@ -124,7 +124,7 @@ async def test_fault_is_logged_under_the_request_id(
 
 async def test_deadline_in_the_queue_ends_the_call_and_is_counted() -> None:
     async with busy() as service:
-        error = await failure(service.generation.Generate(request("a"), timeout=0.2))
+        error = await failure(service.generation.Generate(request("a"), timeout=1))
         assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         service.runtime.may_run.set()
         await service.until_value(1, "requests_total", **labels(GENERATE, "DEADLINE_EXCEEDED"))
@@ -135,22 +135,23 @@ async def test_deadline_in_the_queue_ends_the_call_and_is_counted() -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_deadline_in_decode_frees_the_slot(service: Service, streamed: bool) -> None:
-    service.runtime.step_s = 0.04
+    service.runtime.hold_after(2)
     stub = service.generation.GenerateStream if streamed else service.generation.Generate
     error = await failure(stub(request("a" * 48), timeout=1))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    method = STREAM if streamed else GENERATE
+    await service.until_value(1, "requests_total", **labels(method, "DEADLINE_EXCEEDED"))
+    service.runtime.go_on()
     late = {"model": "echo", "where": "decode"}
     await service.until_value(1, "deadline_exceeded_total", **late)
     await until(lambda: service.engine.slots_in_use == 0)
-    method = STREAM if streamed else GENERATE
-    await service.until_value(1, "requests_total", **labels(method, "DEADLINE_EXCEEDED"))
     assert await service.value("cancelled_total", model="echo") == 0
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_cancel_frees_the_slot(service: Service, streamed: bool) -> None:
-    service.runtime.step_s = 0.02
+    service.runtime.hold_after(2)
     stub = service.generation.GenerateStream if streamed else service.generation.Generate
     call = stub(request("a" * 48))
     task = asyncio.ensure_future(call.read() if streamed else awaited(call))
@@ -160,10 +161,11 @@ async def test_cancel_frees_the_slot(service: Service, streamed: bool) -> None:
         while True:
             await task
             task = asyncio.ensure_future(call.read())
-    await until(lambda: service.engine.slots_in_use == 0)
     method = STREAM if streamed else GENERATE
     await service.until_value(1, "requests_total", **labels(method, "CANCELLED"))
-    assert await service.value("cancelled_total", model="echo") == 1
+    service.runtime.go_on()
+    await until(lambda: service.engine.slots_in_use == 0)
+    await service.until_value(1, "cancelled_total", model="echo")
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
@@ -184,28 +186,28 @@ async def test_calls_are_counted_and_timed(service: Service) -> None:
     await service.generation.Generate(request("a"))
     await failure(service.generation.Generate(request("")))
     await failure(service.generation.Generate(request("a", model="made up")))
-    assert await service.value("requests_total", **labels(GENERATE, "OK")) == 1
-    assert await service.value("requests_total", **labels(GENERATE, "INVALID_ARGUMENT")) == 1
+    await service.until_value(1, "requests_total", **labels(GENERATE, "OK"))
+    await service.until_value(1, "requests_total", **labels(GENERATE, "INVALID_ARGUMENT"))
     # A name that a client makes up must not become a label.
-    assert await service.value("requests_total", **labels(GENERATE, "NOT_FOUND", model="")) == 1
+    await service.until_value(1, "requests_total", **labels(GENERATE, "NOT_FOUND", model=""))
     count = await service.value("request_duration_seconds_count", method=GENERATE, model="echo")
     assert count == 2
     # Series of a version are those of its calls alone.
-    assert await service.value("requests_total", model="echo", version="2") == 2
-    assert await service.value("requests_total", model="", version="") == 1
+    await service.until_value(2, "requests_total", model="echo", version="2")
+    await service.until_value(1, "requests_total", model="", version="")
 
 
 async def test_refused_sources_within_a_call_are_counted(service: Service) -> None:
     batch = generation_pb2.GenerateBatchRequest(sources=["a", "", "b" * 99, "c"])
     response = await service.generation.GenerateBatch(batch)
     assert [one.HasField("failure") for one in response.outcomes] == [False, True, True, False]
-    assert await service.value("rejected_total", model="echo", reason="invalid") == 2
+    await service.until_value(2, "rejected_total", model="echo", reason="invalid")
     bulk = [
         generation_pb2.GenerateBulkRequest(id=number, request=request(source, model=model))
         for number, (source, model) in enumerate([("", ""), ("a", ""), ("a", "made up")])
     ]
     assert len([one async for one in service.generation.GenerateBulk(iter(bulk))]) == 3
-    assert await service.value("rejected_total", model="echo", reason="invalid") == 3
+    await service.until_value(3, "rejected_total", model="echo", reason="invalid")
     assert await service.value("rejected_total", model="", reason="invalid") == 0
 
 

@@ -4,7 +4,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -75,7 +75,8 @@ class FakeHost:
         if not self._unread:
             async with asyncio.timeout(PATIENCE_S):
                 came = await asyncio.to_thread(read_message, self._stream)
-            assert came is not None
+            if came is None:
+                raise BrokenPipeError("the engine has closed the socket")
             self.num_writes += 1
             self._unread += came.messages if isinstance(came, Together) else [came]
         message = self._unread.popleft()
@@ -568,34 +569,67 @@ async def test_closed_engine_is_not_restarted() -> None:
 # ---- a host that hangs
 
 
-async def answered(host: FakeHost, *heartbeats: int) -> None:
-    await host.read(GetStats)
-    host.send(StatsReply(0, 0, EngineStats(), heartbeats=heartbeats))
+STALL_S = 55.0
+CHECKS = 10
+"""Comparisons without progress after which an engine is ended."""
 
 
-async def test_host_with_one_hanging_thread_is_ended(caplog: pytest.LogCaptureFixture) -> None:
-    async with remote_to(ready, FakeHost, stall_s=0.05) as (_, hosts):
+class Checks:
+    """Comparisons of heartbeats, each of which happens when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._turns, self._sleep = asyncio.Semaphore(0), asyncio.sleep
+        monkeypatch.setattr(asyncio, "sleep", self._wait)
+
+    async def _wait(self, delay_s: float) -> None:
+        if delay_s == STALL_S / CHECKS:
+            await self._turns.acquire()
+        else:
+            await self._sleep(delay_s)
+
+    def make(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._turns.release()
+
+    async def answered(self, engine: RemoteEngine, host: FakeHost, *heartbeats: int) -> None:
+        await host.read(GetStats)
+        host.send(StatsReply(0, 0, EngineStats(), heartbeats=heartbeats))
+        await until(lambda: engine.last_reply.heartbeats == heartbeats)
+        self.make()
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
+    return Checks(monkeypatch)
+
+
+async def test_host_with_one_hanging_thread_is_ended(
+    checks: Checks, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with remote_to(ready, FakeHost, stall_s=STALL_S) as (engine, hosts):
         [host] = hosts.launched
-        # The last numbers may find it ended.
-        with suppress(BrokenPipeError):
-            for number in range(11):
-                await answered(host, number, 7)
+        # The first numbers differ from none before.
+        for number in range(CHECKS + 1):
+            assert engine.is_up
+            await checks.answered(engine, host, number, 7)
         await until(lambda: len(hosts.launched) == 2)
     [stalled, _] = logged(caplog)
-    assert stalled == ("engine has stood still and is ended", {"model": "m/1", "seconds": 0.05})
+    assert stalled == ("engine has stood still and is ended", {"model": "m/1", "seconds": STALL_S})
 
 
-async def test_host_whose_threads_make_progress_is_left_alone() -> None:
-    async with remote_to(ready, stall_s=0.05) as (engine, hosts):
+async def test_host_whose_threads_make_progress_is_left_alone(checks: Checks) -> None:
+    async with remote_to(ready, stall_s=STALL_S) as (engine, hosts):
         [host] = hosts.launched
-        for number in range(30):
+        for number in range(3 * CHECKS):
             # Now and then one takes longer.
-            await answered(host, number, number // 3)
+            await checks.answered(engine, host, number, number // 3)
         assert engine.is_up
 
 
-async def test_new_host_is_watched_too() -> None:
-    async with remote_to(ready, ready, ready, stall_s=0.05) as (engine, hosts):
-        await answered(hosts.launched[0], 5, 5)
+async def test_new_host_is_watched_too(checks: Checks) -> None:
+    async with remote_to(ready, ready, ready, stall_s=STALL_S) as (engine, hosts):
+        await checks.answered(engine, hosts.launched[0], 5, 5)
         hosts.launched[0].die()
+        await until(lambda: len(hosts.launched) == 2 and engine.is_up)
+        checks.make(CHECKS)
         await until(lambda: len(hosts.launched) == 3 and engine.is_up)

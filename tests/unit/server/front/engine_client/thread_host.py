@@ -15,7 +15,7 @@ from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.runtime import Runtime
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 LIMITS = EngineLimits(workers=1, slots=4, max_queue=16, max_source_tokens_per_step=64)
 
 

@@ -27,7 +27,7 @@ from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import processes as child_process
 
-HANG_S = 30.0
+HANG_S = 60.0
 VERSION = "m", 1
 
 

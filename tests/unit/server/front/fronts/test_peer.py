@@ -30,8 +30,10 @@ async def connected(**handlers: Handler) -> AsyncIterator[tuple[Peer, asyncio.Ev
 
 
 def test_a_call_returns_what_the_handler_does() -> None:
+    may_end = asyncio.Event()
+
     async def slowly(value: int) -> int:
-        await asyncio.sleep(0.01)
+        await may_end.wait()
         return -value
 
     async def run() -> None:
@@ -39,6 +41,7 @@ def test_a_call_returns_what_the_handler_does() -> None:
             slow = asyncio.create_task(peer.call("slowly", 5))
             assert await peer.call("add", 2, 3) == 5
             assert not slow.done()
+            may_end.set()
             assert await slow == -5
 
     asyncio.run(run())
@@ -85,7 +88,7 @@ def test_calls_fail_when_the_other_process_ends() -> None:
         theirs.close()
         with pytest.raises(PeerGoneError):
             await call
-        await asyncio.wait_for(gone.wait(), 10.0)
+        await asyncio.wait_for(gone.wait(), 60.0)
         with pytest.raises(PeerGoneError):
             await peer.call("later")
 

@@ -1,6 +1,7 @@
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
@@ -11,7 +12,15 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import Service, details, failure, request, serving, until
+from tests.unit.server.front.service import (
+    Service,
+    details,
+    failure,
+    request,
+    serving,
+    stepwise,
+    until,
+)
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
@@ -186,10 +195,11 @@ async def _rest(call: Any) -> AsyncIterator[Any]:
 async def test_timings_begin_when_a_source_arrives(service: Service) -> None:
     call = await begun(service, bulk(1, "abc"))
     await call.read()
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.1)
+    began_s = time.monotonic()
     await call.write(bulk(2, "abc"))
     timings = (await call.read()).outcome.response.timings
-    assert 0 < timings.queue_ms < timings.total_ms < 300
+    assert 0 < timings.queue_ms < timings.total_ms < 1e3 * (time.monotonic() - began_s)
     await call.done_writing()
 
 
@@ -247,7 +257,7 @@ async def test_bulk_has_room_of_its_own_beside_single_requests() -> None:
         service.runtime.may_run.set()
         assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
         await asyncio.gather(*others)
-        assert await service.value("rejected_total", model="echo", reason="queue_full") == 1
+        await service.until_value(1, "rejected_total", model="echo", reason="queue_full")
 
 
 async def test_requests_have_a_priority() -> None:
@@ -283,15 +293,16 @@ async def _filled(service: Service) -> list[asyncio.Future[Any]]:
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["open", "half-closed"])
 async def test_cancel_stops_requests_under_way(service: Service, is_closed: bool) -> None:
-    service.runtime.step_s = 0.02
+    service.runtime.hold_after(2)
     call = await begun(service, *(bulk(number, "a" * 48) for number in range(3)))
     if is_closed:
         await call.done_writing()
     await until_busy(service, 3)
     call.cancel()
-    await until_idle(service)
     await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
-    assert await service.value("cancelled_total", model="echo") == 3
+    service.runtime.go_on()
+    await until_idle(service)
+    await service.until_value(3, "cancelled_total", model="echo")
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
@@ -327,13 +338,15 @@ async def test_cancel_while_the_queue_is_full() -> None:
 
 
 async def test_deadline(service: Service) -> None:
-    service.runtime.step_s = 0.02
-    call = await begun(service, *(bulk(number, "a" * 48) for number in range(2)), timeout=0.4)
+    service.runtime.hold_after(0)
+    call = await begun(service, *(bulk(number, "a" * 48) for number in range(2)), timeout=1)
+    await stepwise(service, until(lambda: service.engine.slots_in_use == 2))
     error = await failure(_read_all(call))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    await until_idle(service)
     late = {"method": METHOD, "code": "DEADLINE_EXCEEDED", "model": "echo"}
     await service.until_value(1, "requests_total", **late)
+    service.runtime.go_on()
+    await until_idle(service)
     await service.until_value(2, "deadline_exceeded_total", model="echo", where="decode")
     assert await service.value("cancelled_total", model="echo") == 0
 
@@ -392,7 +405,8 @@ async def test_the_client_takes_the_rest_to_another_server(
     async with serving() as one, serving() as other:
         services = (one, other)
         for service in services:
-            service.runtime.step_s = 0.01
+            # Enough for the first answers.
+            service.runtime.hold_after(10)
         target = ",".join(f"127.0.0.1:{service.server.port}" for service in services)
         sources = [f"text {number}" for number in range(30)]
         async with AsyncClient(target, retry=RetryPolicy(initial_backoff_s=0.01)) as client:
@@ -401,6 +415,9 @@ async def test_the_client_takes_the_rest_to_another_server(
             counts = [await answered_by(service) for service in services]
             first, second = services if counts[0] else services[::-1]
             drained = asyncio.ensure_future(first.server.drain(PATIENCE_S))
+            await asyncio.sleep(0)
+            for service in services:
+                service.runtime.go_on()
             found += [outcome async for outcome in outcomes]
             assert await drained
         told = {number: answer.text for number, answer in found if isinstance(answer, Result)}

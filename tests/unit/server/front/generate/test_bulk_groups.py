@@ -20,7 +20,7 @@ from tests.unit.server.front.generate.test_bulk import (
     until_idle,
 )
 from tests.unit.server.front.security.test_usage import METADATA, limited
-from tests.unit.server.front.service import Service, serving, until
+from tests.unit.server.front.service import Service, serving, stepwise, until
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.request import GenerateSpec, Spec
@@ -138,13 +138,13 @@ async def test_a_slow_answer_delays_no_other_of_its_message(service: Service) ->
 async def test_memory_goes_back_with_each_outcome() -> None:
     async with serving(slots=4) as service:
         call = service.generation.GenerateBulk()
-        service.runtime.step_s = 0.01
+        service.runtime.hold_after(0)
         await call.write(several([bulk(1, "a" * 40), *(bulk(n, "a") for n in (2, 3, 4))], 1))
         assert (await call.read()).max_requests
         held = await service.value("answer_bytes")
         assert held > 0
         for _ in range(3):
-            assert (await call.read()).id != 1
+            assert (await stepwise(service, call.read())).id != 1
         await service.until_value(held / 4, "answer_bytes")
         call.cancel()
         await service.until_value(0, "answer_bytes")
@@ -185,7 +185,7 @@ async def test_each_is_counted_as_alone(service: Service, caplog: pytest.LogCapt
     counts = {name: line[name] for name in ("sources", "source_tokens", "generated_tokens")}
     tokens = len("secret") + len("words")
     assert counts == {"sources": 3, "source_tokens": tokens + 2, "generated_tokens": tokens}
-    assert await service.value("rejected_total", reason="invalid") == 1
+    await service.until_value(1, "rejected_total", reason="invalid")
     assert await service.value("stop_total", model="echo", reason="eos") == 2
 
 

@@ -5,9 +5,10 @@ Engines are in threads, as in the tests of a rollout.
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -231,7 +232,16 @@ async def test_whatever_callers_do_memory_is_bounded_and_versions_in_use_stay(
 async def test_a_failure_is_told_and_tried_again_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_demand, "PAUSE_S", 0.2)
+    pauses: list[Callable[[], None]] = []
+    loop = asyncio.get_running_loop()
+    real = loop.call_later
+
+    def call_later(delay_s: float, callback: Callable[..., None], *arguments: Any) -> Any:
+        if delay_s == on_demand.PAUSE_S:
+            pauses.append(partial(callback, *arguments))
+        return real(1000.0 if delay_s == on_demand.PAUSE_S else delay_s, callback, *arguments)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
     async with lazy(tmp_path, "a", "b", words={"a": "torn"}) as server:
         calls = await asyncio.gather(*(server.ask("a") for _ in range(3)), return_exceptions=True)
         assert [str(each) for each in calls] == ["a/1 could not be loaded: a/1: is torn"] * 3
@@ -241,7 +251,9 @@ async def test_a_failure_is_told_and_tried_again_after_a_pause(
             await server.ask("a")
         assert server.loader.loads == [1], "the pause is not over"
         server.write_model("a")
-        await until(lambda: server.repository.find("a").is_ready)
+        for end in pauses:
+            end()
+        assert server.repository.find("a").is_ready
         assert await server.ask("a") == "a/1"
 
 

@@ -13,6 +13,7 @@ from unittest import mock
 
 import onnxruntime
 import pytest
+from tests.support.engine_loss import engines_stopped
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import ProviderError, StartupError
@@ -243,9 +244,11 @@ def partly_broken(
             spoil(add_version(make.models, version))
 
         def launch(setup: Setup) -> RecordedProcess:
-            process = make.processes.launch(setup)
-            if setup.folder.name == str(KILLED):
-                os.kill(process.pid, signal.SIGKILL)
+            if setup.folder.name != str(KILLED):
+                return make.processes.launch(setup)
+            with engines_stopped():
+                process = make.processes.launch(setup)
+            os.kill(process.pid, signal.SIGKILL)
             return process
 
         make.launch = launch

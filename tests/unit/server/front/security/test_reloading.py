@@ -41,7 +41,7 @@ def number(tmp_path: Path) -> Number:
     return Number(tmp_path / "number")
 
 
-def reloaded(number: Number, retry_interval_s: float = 1.0) -> Reloaded[int]:
+def reloaded(number: Number, retry_interval_s: float = 3600.0) -> Reloaded[int]:
     return Reloaded("number", {"--number": number.path}, number.read, retry_interval_s)
 
 

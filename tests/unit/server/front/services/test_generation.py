@@ -77,7 +77,7 @@ async def test_pieces_join_to_the_result(
 
 
 async def test_pieces_come_while_the_rest_is_decoded(service: Service) -> None:
-    service.runtime.step_s = 0.02
+    service.runtime.hold_after(2)
     call = service.generation.GenerateStream(request("abcdefgh"))
     first = await call.read()
     assert first.piece.text

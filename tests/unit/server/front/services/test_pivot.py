@@ -161,8 +161,10 @@ async def test_a_time_limit_that_passes_before_the_first_model_begins_leaves_no_
 ) -> None:
     may_run = pause(service, "ko-en")
     ahead = asyncio.create_task(awaited(service.generation.Generate(request("a", model="ko-en"))))
-    await until(lambda: service.others["ko-en"].last.engine.slots_in_use == 1)
+    engine = service.others["ko-en"].last.engine
+    await until(lambda: engine.slots_in_use == 1)
     call = asyncio.create_task(awaited(service.generation.Generate(pivoted("b", time_limit_ms=50))))
+    await until(lambda: engine.slots_in_use + engine.queue_depth == 2)
     await asyncio.sleep(0.1)
     may_run.set()
     await ahead

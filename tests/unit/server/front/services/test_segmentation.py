@@ -5,7 +5,15 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
 from tests.unit.server.front.echo import TOKEN_SCORE
-from tests.unit.server.front.service import Service, details, failure, request, serving, until
+from tests.unit.server.front.service import (
+    Service,
+    details,
+    failure,
+    request,
+    serving,
+    stepwise,
+    until,
+)
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Event, Finished, Timeline
@@ -110,19 +118,26 @@ async def test_pieces_come_in_order_as_they_are_final(service: Service) -> None:
 
 async def test_a_piece_does_not_wait_for_later_segments() -> None:
     async with serving(slots=1) as service:
-        service.runtime.step_s = 0.01
+        service.runtime.hold_after(0)
         asked = request("Soon. " + "Later and later. " * 3, segmentation="sentences")
         call = service.generation.GenerateStream(asked)
-        assert (await call.read()).piece.text == "Soon."
+        assert (await stepwise(service, call.read())).piece.text == "Soon."
         await until(lambda: service.engine.slots_in_use == 1)
         call.cancel()
+        service.runtime.go_on()
         await until(lambda: service.engine.slots_in_use == 0)
 
 
 async def test_a_lone_segment_is_streamed_as_it_is_decoded(service: Service) -> None:
-    service.runtime.step_s = 0.005
     asked = request(" \nGood day.\n", segmentation="sentences")
-    *pieces, last = [message async for message in service.generation.GenerateStream(asked)]
+    # Tokens that come while no piece is read come in one.
+    service.runtime.hold_after(2)
+    messages = []
+    async for message in service.generation.GenerateStream(asked):
+        messages.append(message)
+        service.runtime.allow(2)
+    service.runtime.go_on()
+    *pieces, last = messages
     texts = [message.piece.text for message in pieces]
     assert (texts[0], texts[-1]) == (" \n", "\n") and len(texts) > 3
     whole = await service.generation.Generate(asked)
@@ -175,13 +190,14 @@ async def test_half_as_many_segments_wait_as_run(
 
 async def test_another_call_passes_a_text_of_many_segments() -> None:
     async with serving(slots=1) as service:
-        service.runtime.step_s = 0.005
+        service.runtime.hold_after(0)
         text = asyncio.ensure_future(
             service.generation.Generate(request("Go on. " * 40, segmentation="sentences"))
         )
         await until(lambda: service.engine.slots_in_use == 1)
-        await service.generation.Generate(request("I too"))
+        await stepwise(service, service.generation.Generate(request("I too")))
         assert not text.done()
+        service.runtime.go_on()
         assert (await text).hypotheses[0].text == "Go on. " * 40
 
 

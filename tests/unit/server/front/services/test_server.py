@@ -250,7 +250,7 @@ async def test_drain_ends_calls_at_its_timeout(caplog: pytest.LogCaptureFixture)
         ] * len(calls)
         for method in calls:
             labels = {"method": method, "code": "UNAVAILABLE", "model": "echo"}
-            assert await service.value("requests_total", **labels) == 1
+            await service.until_value(1, "requests_total", **labels)
 
 
 async def test_drain_at_its_timeout_does_not_wait_for_a_client_that_does_not_read(

@@ -155,7 +155,7 @@ async def test_refused_client_is_refused_again_without_asking_the_engine(
             patch.delattr(EngineGroup, "submit")
             for call in (service.generation.Generate, service.generation.GenerateStream):
                 await refused(service, call)
-        assert await service.value("rejected_total", reason="queue_full", model="echo") == 3
+        await service.until_value(3, "rejected_total", reason="queue_full", model="echo")
 
 
 async def test_fault_in_a_step_ends_the_call_and_not_the_engine(service: Service) -> None:

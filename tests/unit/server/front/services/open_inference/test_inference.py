@@ -108,9 +108,12 @@ async def test_unknown_model_is_not_found(service: Service) -> None:
 
 
 async def test_one_text_that_fails_ends_the_call(service: Service) -> None:
-    service.runtime.step_s = 0.02
+    service.runtime.hold_after(2)
     error = await failure(service.inference.ModelInfer(asking("a" * 40, "b" * 40, "")))
     assert error.code() is Code.INVALID_ARGUMENT
+    # The engine has read that they are cancelled once it answers what it is asked then.
+    await service.value("slots")
+    service.runtime.go_on()
     await until(lambda: service.engine.slots_in_use == service.engine.queue_depth == 0)
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
@@ -135,4 +138,4 @@ async def test_call_of_many_texts_is_one_log_line(
     }
     assert "secret" not in caplog.text + str(line)
     labels = {"method": INFER, "code": "OK", "model": "echo"}
-    assert await service.value("requests_total", **labels) == 1
+    await service.until_value(1, "requests_total", **labels)

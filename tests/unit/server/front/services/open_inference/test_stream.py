@@ -58,8 +58,15 @@ async def test_failed_request_of_a_stream_is_answered_with_its_message(service: 
 
 @pytest.mark.parametrize("raw", [False, True])
 async def test_pieces_join_to_the_text(service: Service, raw: bool) -> None:
-    service.runtime.step_s = 0.002
-    found = await answers(service, asking(TEXT, id="1", raw=raw, stream=True))
+    # Tokens that come while no piece is read come in one.
+    service.runtime.hold_after(4)
+    found = []
+    async for answer in service.inference.ModelStreamInfer(
+        iter([asking(TEXT, id="1", raw=raw, stream=True)])
+    ):
+        found.append(answer)
+        service.runtime.allow(4)
+    service.runtime.go_on()
     assert len(found) > 3
     assert [is_last(answer) for answer in found] == [False] * (len(found) - 1) + [True]
     assert {answer.infer_response.id for answer in found} == {"1"}
@@ -71,14 +78,15 @@ async def test_pieces_join_to_the_text(service: Service, raw: bool) -> None:
 
 
 async def test_pieces_arrive_while_decoding_goes_on(service: Service) -> None:
-    service.runtime.step_s = 0.02
+    service.runtime.hold_after(2)
     call = service.inference.ModelStreamInfer(iter([asking("abcdefgh", stream=True)]))
     assert tensors((await call.read()).infer_response)["text"][0]
     assert service.engine.slots_in_use == 1
     call.cancel()
-    await until(lambda: service.engine.slots_in_use == 0)
     labels = {"method": STREAM, "code": "CANCELLED", "model": "echo"}
     await service.until_value(1, "requests_total", **labels)
+    service.runtime.go_on()
+    await until(lambda: service.engine.slots_in_use == 0)
 
 
 @pytest.mark.parametrize(
