@@ -99,16 +99,20 @@ async def test_long_texts_are_fewer_in_a_batch(client: AsyncClient, server: Fake
 
 async def test_arrays_of_callers_take_turns(server: FakeServer) -> None:
     gateway = gateway_of(server)
-    gateway.upstream.turns = Turns(BATCH, BATCH)
+    gateway.upstream.turns = turns = Turns(BATCH, BATCH)
     app, texts = app_of(gateway, [FORM]), [f"w{n}" for n in range(BATCH + 1)]
     async with client_of(app) as first, client_of(app, "10.0.0.2") as second:
         many = [
-            asyncio.create_task(first.post("/shout", json={"q": ["first"] * (BATCH + 1)}))
+            asyncio.create_task(first.post("/shout", json={"q": ["hang"] * (BATCH + 1)}))
             for _ in range(9)
         ]
         await eventually(lambda: bool(server.requests))
-        answer = await second.post("/shout", json={"q": texts})
-        before = texts_of(server).count("first")
+        asked = asyncio.create_task(second.post("/shout", json={"q": texts}))
+        await eventually(lambda: len(turns._waiting) == 2)
+        # Its batches hang no longer.
+        server.cancelled.set()
+        answer = await asked
+        before = texts_of(server).count("hang")
         await asyncio.wait(many)
     assert answer.json() == [text.upper() for text in texts]
     # A batch of one, a batch of the other; at most two before and two after.
