@@ -177,7 +177,7 @@ class Feature:
 
 
 class Check(Feature):
-    """A feature of the parts that it marks as its own; it writes after all others."""
+    """A feature of the parts that it marks as its own; it only reads and writes, after others."""
 
     repairs = False
     """Whether :meth:`second_try` may find an answer wrong."""
