@@ -29,7 +29,7 @@ from seqserve_model.data import Pair, read_pairs
 from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
 from seqserve_plot.picture import grid, save
-from seqserve_server.front.generate.response import INTERCEPT, WEIGHTS, features
+from seqserve_server.front.generate.response import INTERCEPT, WEIGHTS, predictors
 
 Array = NDArray[Any]
 
@@ -44,7 +44,7 @@ class Sample(NamedTuple):
     """Translations of texts: what their confidence is made of, and their quality."""
 
     inputs: Array
-    """1 and the features, ``[N, F + 1]``."""
+    """1 and the predictors, ``[N, P + 1]``."""
     quality: Array
     """chrF / 100, ``[N]``."""
 
@@ -71,7 +71,7 @@ def fit(sample: Sample) -> Array:
     """Fits a logistic function to shares by maximum likelihood: Newton's method, a small ridge.
 
     Returns:
-        The intercept and the weights, ``[F + 1]``.
+        The intercept and the weights, ``[P + 1]``.
     """
     inputs, quality = sample
     ridge = _RIDGE * np.diag([0.0] + [1.0] * (inputs.shape[1] - 1))
@@ -119,7 +119,7 @@ def _sample(client: Client, texts: list[Pair]) -> Sample:
         # A text with too many tokens is refused.
         if isinstance(result, CallError) or result.score is None:
             continue
-        inputs.append([1.0, *features(result.score, result.token_ids, result.source_tokens)])
+        inputs.append([1.0, *predictors(result.score, result.token_ids, result.source_tokens)])
         quality.append(chrf.sentence_score(result.text, [texts[index].target]).score / 100)
     return Sample(np.array(inputs), np.array(quality))
 

@@ -139,30 +139,24 @@ class Drafts:
 
     def __init__(self, rows: Rows, row_decoder: RowDecoder, reader: DraftReader | None) -> None:
         self._rows, self._row_decoder, self._reader = rows, row_decoder, reader
-        self._drafts: dict[RowState, Draft] = {}
-
-    def __len__(self) -> int:
-        return len(self._drafts)
+        self.of_rows: dict[RowState, Draft] = {}
+        """The draft of each running row that has one."""
 
     def put(self, row: int, tokens: tuple[int, ...]) -> None:
         """Sets the draft of a new row, if drafts can be read."""
         if self._reader is not None:
-            self._drafts[self._rows.states[row]] = Draft(tokens)
-
-    def remove(self, state: RowState) -> None:
-        """Forgets the draft of a row that leaves."""
-        self._drafts.pop(state, None)
+            self.of_rows[self._rows.states[row]] = Draft(tokens)
 
     def take_newest_tokens(self) -> None:
         """Takes the newest token of each row after a step."""
-        for state, draft in self._drafts.items():
+        for state, draft in self.of_rows.items():
             draft.append(int(self._rows.cache.tokens[state.row, 0]))
 
     def verify(self) -> Verified | None:
         """Runs a pass for the first row that follows its draft, unless steps are faster."""
         if len(self._rows.states) > _MAX_ROWS:
             return None
-        for state, draft in self._drafts.items():
+        for state, draft in self.of_rows.items():
             length = int(self._rows.cache.lengths[state.row])
             tokens = draft.following(int(self._rows.max_lengths[state.row]) - length)
             if tokens and state.constraints.forced(length) is None:

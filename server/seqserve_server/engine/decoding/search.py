@@ -102,7 +102,7 @@ class Search:
         if state is not None:
             if state.outputs is not None:
                 self._outputs.remove(state.outputs)
-            self._drafts.remove(state)
+            self._drafts.of_rows.pop(state, None)
 
     def last_token(self, row: int) -> int:
         """Returns the newest token of a row."""
@@ -115,13 +115,13 @@ class Search:
             free, answers = batch.advance()
             done += free
             finished += answers
-        if self._drafts:
+        if self._drafts.of_rows:
             self._drafts.take_newest_tokens()
         return Advance(sorted(done), finished)
 
     def verify_draft(self) -> Verified | None:
         """Appends the correct next tokens of a draft to its row, if that saves time."""
-        return self._drafts.verify()
+        return self._drafts.verify() if self._drafts.of_rows else None
 
     def interrupt(self, request: Request) -> Finished:
         """Returns what a request has found so far; its rows must leave then."""

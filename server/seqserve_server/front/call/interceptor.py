@@ -214,7 +214,7 @@ async def _read(request: Message | Unreadable, context: wire.Context) -> Message
 
 @dataclass(slots=True, eq=False)
 class _RunningCall:
-    _around: CallInterceptor
+    _interceptor: CallInterceptor
     _call: ServerCall
     _context: wire.Context
     _task: asyncio.Task[Any] | None = None
@@ -222,14 +222,14 @@ class _RunningCall:
 
     async def __aenter__(self) -> ServerCall:
         self._task = asyncio.current_task()
-        self._around.running.add(self)
-        self._around.active.enter()
+        self._interceptor.running.add(self)
+        self._interceptor.active.enter()
         self._context.set_trailing_metadata(((REQUEST_ID, self._call.request_id),))
         return self._call
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._around.running.discard(self)
-        self._around.active.leave()
+        self._interceptor.running.discard(self)
+        self._interceptor.active.leave()
         self._call.release_models()
         if error is None:
             self._report(OK)
@@ -253,7 +253,7 @@ class _RunningCall:
         failure = failure_of(error, call.request_id)
         code = failure.outcome.code
         self._report(failure.outcome, failure)
-        self._around.metrics.refused(call.model, error)
+        self._interceptor.metrics.refused(call.model, error)
         if code is grpc.StatusCode.INTERNAL:
             _log.error("request %s", call.request_id, exc_info=error)
         id_ = (REQUEST_ID, call.request_id)
@@ -263,7 +263,7 @@ class _RunningCall:
         call = self._call
         ended_s = time.monotonic()
         duration_s = ended_s - call.began_s
-        metrics, tracing = self._around.metrics, self._around.tracing
+        metrics, tracing = self._interceptor.metrics, self._interceptor.tracing
         trace_id = tracing.ended(call, outcome, ended_s) if tracing else ""
         exemplar = {"trace_id": trace_id} if trace_id else {"request_id": call.request_id}
         code, method = outcome.code, call.method

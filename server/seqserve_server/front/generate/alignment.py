@@ -13,13 +13,7 @@ from typing import NamedTuple
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.front.generate.languages import Affixes
-from seqserve_server.front.generate.records import (
-    Asked,
-    Feature,
-    Link,
-    Part,
-    message_of,
-)
+from seqserve_server.front.generate.records import Asked, Feature, Link, Part, message_of
 from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import REPLACEMENT, Tokenizer
 

@@ -168,11 +168,14 @@ def answer_size(job: Job) -> AnswerSize:
     hop = job.route.hops[-1]
     sources = [source for source in job.sources if isinstance(source, Source)]
     parts = [part for source in sources for part in source.parts]
-    decoding, features = hop.options.decoding, hop.options.features
-    sized = [each for each in features if each.field]
-    added = {each.field: max(map(each.max_bytes, parts), default=0) for each in sized}
-    added |= {part.check.field: part.check.max_bytes(part) for part in parts if part.check}
-    if features and any(part.protected for part in parts):
+    decoding, added = hop.options.decoding, {}
+    for feature in hop.options.features:
+        if feature.field:
+            added[feature.field] = max(map(feature.max_bytes, parts), default=0)
+    for part in parts:
+        if part.check is not None:
+            added[part.check.field] = part.check.max_bytes(part)
+    if hop.options.features and any(part.protected for part in parts):
         decoding = replace(decoding, return_attention=True)
     size = generated_size(
         decoding,

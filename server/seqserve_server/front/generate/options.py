@@ -20,16 +20,10 @@ from seqserve_server.contract.bounds import check_bounds
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, Sampling, SegmentationMode, TokenIds
 from seqserve_server.front.generate.languages import Affixes, affixes_of
-from seqserve_server.front.generate.records import (
-    NO_FEATURES,
-    Asked,
-    Features,
-    Options,
-    has_prefix,
-)
+from seqserve_server.front.generate.records import Asked, Features, Options, has_prefix
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.text.glossary import fault_of
+from seqserve_server.text.glossary import Glossary, fault_of
 from seqserve_server.text.splitting import DEFAULT_LANGUAGE, Segmentation
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -49,15 +43,13 @@ def default_options(manifest: Manifest) -> DecodingOptions:
     return DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
 
 
-def compile_options(
-    sent: GenerationOptions, model: LoadedModel, features: Features = NO_FEATURES
-) -> Options:
+def compile_options(sent: GenerationOptions, model: LoadedModel, features: Features) -> Options:
     """Checks options and converts them for a model, which keeps them, as callers repeat theirs."""
     key, known = sent.SerializeToString(), model.known_options
     options: Options | None = known.get(key)
-    find, template = features.glossaries.of_request, model.manifest.template
-    if options is None or options.glossary is not find(sent, template):
-        options = _compiled(sent, model, features)
+    glossary = features.glossaries.of_request(sent, model.manifest.template)
+    if options is None or options.glossary is not glossary:
+        options = _compiled(sent, model, features, glossary)
         # A random seed must be another one each time.
         if options.decoding.sampling is None and len(key) <= _MAX_KNOWN_BYTES:
             if len(known) >= _MAX_KNOWN:
@@ -66,7 +58,9 @@ def compile_options(
     return options
 
 
-def _compiled(sent: GenerationOptions, model: LoadedModel, features: Features) -> Options:
+def _compiled(
+    sent: GenerationOptions, model: LoadedModel, features: Features, glossary: Glossary | None
+) -> Options:
     manifest, tokenizer, options = model.manifest, model.tokenizer, sent
     if manifest.generation:
         options = merge_model_defaults(sent, manifest)
@@ -76,14 +70,13 @@ def _compiled(sent: GenerationOptions, model: LoadedModel, features: Features) -
     affixes = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
     decoding = _decoding(options, manifest, tokenizer, affixes)
     check_conflicts(sent, options, decoding, manifest, model.engine.capacity.max_rows)
-    glossary = features.glossaries.of_request(sent, manifest.template)
     asked = Asked(options, decoding, affixes, model, glossary)
     return Options(
         decoding=decoding,
         affixes=affixes,
         segmentation=_segmentation(options, sent),
         features=tuple(feature for make in features.makers if (feature := make(asked))),
-        check=features.check(asked),
+        check=features.make_check(asked),
         returns_attention=options.return_attention,
         is_repeatable=decoding.sampling is None or options.HasField("seed"),
         glossary=glossary,

@@ -12,13 +12,7 @@ from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
 from seqserve.words import has_words
-from seqserve_server.front.generate.records import (
-    Link,
-    kept_in,
-    kept_text,
-    links_of,
-    message_of,
-)
+from seqserve_server.front.generate.records import Link, kept_in, kept_text, links_of, message_of
 from seqserve_server.text.protected import CLOSING, TAG, occurrences, text_read, without
 from seqserve_server.text.splitting import Span
 

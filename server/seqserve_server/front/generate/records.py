@@ -1,4 +1,4 @@
-"""The records that a request becomes on its way, in their order, and the features that change them.
+"""Records that a request becomes on its way, in order; its features; the places that answers tell.
 
 ``GenerateRequest -> Route -> Options -> Source(Part...) -> Job -> GenerateSpec -> Finished ->
 Hypothesis -> GenerateResponse``
@@ -177,7 +177,7 @@ class Feature:
 
 
 class Check(Feature):
-    """A feature of the parts that it marks as its own; it writes after all others."""
+    """A feature of the parts that it marks as its own; it only reads and writes, after others."""
 
     repairs = False
     """Whether :meth:`second_try` may find an answer wrong."""
@@ -221,16 +221,13 @@ class Asked(NamedTuple):
 class Features(NamedTuple):
     """The features of a server: all that the way of a request knows of them."""
 
-    makers: tuple[Callable[[Asked], Feature | None], ...] = ()
+    makers: tuple[Callable[[Asked], Feature | None], ...]
     """Make the features of a request, in the order in which they read and write; InvalidRequest for
     a wrong option."""
-    check: Callable[[Asked], Check | None] = lambda asked: None
+    make_check: Callable[[Asked], Check | None]
     """Makes the check of a request."""
-    glossaries: Glossaries = Glossaries()
+    glossaries: Glossaries
     """Those that requests may name."""
-
-
-NO_FEATURES = Features()
 
 
 class Link(NamedTuple):

@@ -139,14 +139,14 @@ def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int
     A logistic function, fitted by ``recipes/confidence.py`` to the chrF of the shipped model's
     translations: of sentences that it has not seen, of several in one text, and of a language that
     it does not read. Other models keep the order of their answers, but may be surer, or less sure,
-    than they are right. Arguments are as in :func:`features`.
+    than they are right. Arguments are as in :func:`predictors`.
     """
-    values = features(score, ids, source_tokens, prefix)
+    values = predictors(score, ids, source_tokens, prefix)
     value = INTERCEPT + sum(map(mul, WEIGHTS, values))
     return 1.0 / (1.0 + math.exp(-value))
 
 
-def features(
+def predictors(
     score: float, ids: Sequence[int], source_tokens: int, prefix: int = 0
 ) -> tuple[float, float, float]:
     """Computes what an estimate is made of, where ``prefix`` tokens are forced and not scored.

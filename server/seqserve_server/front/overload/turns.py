@@ -123,6 +123,8 @@ async def _to_its_end(coroutine: Coroutine[None, None, None]) -> None:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        # Nobody gets its error; asyncio would log what is not looked at.
+        task.exception()
         raise
 
 

@@ -22,7 +22,7 @@ def assert_idle(part: Engine | Worker | Search | SlotCache | RequestQueue | Fair
             assert not (part._rows or part._streaming or part._scoring)
             assert_idle(part._search)
         case Search():
-            assert not (part._rows.states or part._drafts or part._outputs._rows)
+            assert not (part._rows.states or part._drafts.of_rows or part._outputs._rows)
             assert all(batch.advance() == ([], []) for batch in part._beams.values())
             assert_idle(part._cache)
         case SlotCache():

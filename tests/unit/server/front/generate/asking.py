@@ -58,10 +58,13 @@ def part(text: str, decoding: DecodingOptions = DECODING) -> Part:
     return Part(Span(0, len(text)), text, text, [], decoding)
 
 
+def compiled(model: ServedModel, **options: Any) -> Options:
+    return compile_options(generation_pb2.GenerationOptions(**options), model, FEATURES)
+
+
 def read(source: str, model: ServedModel, **options: Any) -> Source:
     """Reads a source as a request with these options does."""
-    meant = compile_options(generation_pb2.GenerationOptions(**options), model, FEATURES)
-    return run_now(SourceReader(model, meant).read(source))
+    return run_now(SourceReader(model, compiled(model, **options)).read(source))
 
 
 def job_of(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.front.generate.response import confidence, features
+from seqserve_server.front.generate.response import confidence, predictors
 
 IDS = [5, 6, 7, 8, 9]
 
@@ -24,15 +24,15 @@ def test_a_loop_has_less_than_words_that_come_again_by_and_by() -> None:
     assert confidence(-1.0, loop, 9) < confidence(-1.0, others, 9)
 
 
-def test_features() -> None:
-    probability, ratio, repeated = features(-2.0, [1, 2, 3, 2, 3, 4, 4], 4)
+def test_predictors() -> None:
+    probability, ratio, repeated = predictors(-2.0, [1, 2, 3, 2, 3, 4, 4], 4)
     assert probability == pytest.approx(math.exp(-2.0 / 8))
     assert ratio == pytest.approx(math.log(2.0))
     assert repeated == pytest.approx(2 / 8)
 
 
 def test_forced_tokens_have_no_part_in_the_mean() -> None:
-    assert features(-2.0, IDS, 6, prefix=4)[0] == pytest.approx(math.exp(-1.0))
+    assert predictors(-2.0, IDS, 6, prefix=4)[0] == pytest.approx(math.exp(-1.0))
 
 
 @given(

@@ -4,15 +4,13 @@ from typing import Any, cast
 
 import tokenizers
 from tests.unit.server.front.echo import echo_model, manifest
-from tests.unit.server.front.generate.asking import job_of, read
+from tests.unit.server.front.generate.asking import compiled, job_of, read
 from tokenizers import decoders, models, pre_tokenizers
 
-from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
 from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
-from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -44,7 +42,7 @@ def test_stop_sequence_that_ends_within_a_token_is_not_streamed() -> None:
 
     cache = AnswerCache(1_000_000, lambda *_: CacheCounts())
     model = echo_model(manifest(), tokenizer)
-    options = compile_options(generation_pb2.GenerationOptions(stop_sequences=["b"]), model)
+    options = compiled(model, stop_sequences=["b"])
     engine, answers = cast(Any, Engine()), cache.version("echo", 1)
     model = replace(model, engine=engine, answers=answers)
 

@@ -1,5 +1,6 @@
 import gc
 import weakref
+from functools import partial
 
 import pytest
 from tests.unit.server.front.echo import echo_model
@@ -10,24 +11,25 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.generate.options import compile_options
 
 Options = generation_pb2.GenerationOptions
+compiled = partial(compile_options, features=FEATURES)
 
 
 def test_equal_options_are_converted_once() -> None:
     served = echo_model()
     sent = Options(beam_size=3, target_prefix="ab")
-    first = compile_options(sent, served)
-    assert first.decoding == compile_options(sent, echo_model()).decoding
-    assert compile_options(Options(beam_size=3, target_prefix="ab"), served) is first
-    assert compile_options(Options(beam_size=2, target_prefix="ab"), served).decoding.beam_size == 2
+    first = compiled(sent, served)
+    assert first.decoding == compiled(sent, echo_model()).decoding
+    assert compiled(Options(beam_size=3, target_prefix="ab"), served) is first
+    assert compiled(Options(beam_size=2, target_prefix="ab"), served).decoding.beam_size == 2
 
 
 def test_each_model_has_options_of_its_own() -> None:
-    assert compile_options(Options(), echo_model()) is not compile_options(Options(), echo_model())
+    assert compiled(Options(), echo_model()) is not compiled(Options(), echo_model())
 
 
 def test_a_random_seed_differs_each_time() -> None:
     served = echo_model()
-    samplings = {compile_options(Options(top_k=5), served).decoding.sampling for _ in range(4)}
+    samplings = {compiled(Options(top_k=5), served).decoding.sampling for _ in range(4)}
     assert len(samplings) == 4
 
 
@@ -35,19 +37,19 @@ def test_invalid_options_are_refused_each_time() -> None:
     served = echo_model()
     for _ in range(2):
         with pytest.raises(InvalidRequest, match="beam_size"):
-            compile_options(Options(beam_size=0), served)
+            compiled(Options(beam_size=0), served)
 
 
 def test_the_cache_is_bounded() -> None:
     served = echo_model()
     for number in range(600):
-        compile_options(Options(length_penalty=number / 600), served)
+        compiled(Options(length_penalty=number / 600), served)
     assert len(served.known_options) <= 256
 
 
 def test_long_options_are_converted_each_time() -> None:
     served, long = echo_model(), Options(stop_sequences=["x" * 200])
-    assert compile_options(long, served) is not compile_options(long, served)
+    assert compiled(long, served) is not compiled(long, served)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_options_that_a_model_keeps_do_not_keep_the_model(options: Options) -> N
     tokenizer = weakref.ref(served.tokenizer)
     gc.disable()
     try:
-        assert compile_options(options, served, FEATURES).features
+        assert compiled(options, served).features
         del served
         assert tokenizer() is None
     finally:

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 from tests.unit.server.front.echo import echo_model, manifest
-from tests.unit.server.front.generate.asking import TOKENIZER, refusal
+from tests.unit.server.front.generate.asking import TOKENIZER, compiled, refusal
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.generate.languages import Affixes, affixes_of
-from seqserve_server.front.generate.options import compile_options
 
 EN, DE, FR = "E", "D", "F"
 """Tokens that stand for languages."""
@@ -114,8 +113,7 @@ def test_of_many_languages_some_are_listed() -> None:
 
 
 def convert(model: Manifest, **options: Any) -> DecodingOptions:
-    message = generation_pb2.GenerationOptions(**options)
-    return compile_options(message, echo_model(model, TOKENIZER)).decoding
+    return compiled(echo_model(model, TOKENIZER), **options).decoding
 
 
 def test_target_language_comes_before_the_prefix_of_the_request() -> None:
@@ -154,9 +152,8 @@ def test_a_recommended_end_of_search_gives_way_where_it_does_not_apply() -> None
 def test_recommended_languages_are_put_on_both_sides() -> None:
     recommended = {"source_language": "en", "target_language": "de"}
     model = replace(NLLB, generation=recommended)
-    read = compile_options(generation_pb2.GenerationOptions(), echo_model(model, TOKENIZER))
+    read = compiled(echo_model(model, TOKENIZER))
     assert read.affixes == placed(NLLB, "en", "de")
     assert read.decoding.prefix == ids(DE)
-    other = generation_pb2.GenerationOptions(target_language="fra_Latn")
-    read = compile_options(other, echo_model(model, TOKENIZER))
+    read = compiled(echo_model(model, TOKENIZER), target_language="fra_Latn")
     assert read.affixes == placed(NLLB, "en", "fra_Latn")

@@ -3,14 +3,13 @@ from typing import Any
 
 import pytest
 from tests.unit.server.front.echo import echo_model
-from tests.unit.server.front.generate.asking import FEATURES, TOKENIZER, asked, part, read
 from tests.unit.server.front.generate.asking import TO_GERMAN as MODEL
+from tests.unit.server.front.generate.asking import TOKENIZER, asked, compiled, part, read
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import Sampling
 from seqserve_server.front.generate.numbers import MOST_LISTED, numbers
-from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import Feature, Link, Part, message_of
 from seqserve_server.text.quantities.comparison import Difference
 from seqserve_server.text.splitting import Span
@@ -39,7 +38,7 @@ def written(text: str, source: str = SOURCE, **fields: Any) -> generation_pb2.Hy
 
 
 def test_only_sources_with_a_digit_are_checked() -> None:
-    options = compile_options(generation_pb2.GenerationOptions(), MODEL, FEATURES)
+    options = compiled(MODEL)
     none, latin, arabic = (
         read(text, MODEL).parts[0].check for text in ("Two dogs.", "2 dogs.", "٢ dogs.")
     )

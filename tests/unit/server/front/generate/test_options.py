@@ -14,6 +14,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.front.generate.options import compile_options
+from seqserve_server.text.glossary import Glossaries, Glossary, Label
 
 MANIFEST = manifest()
 MAX_ROWS = 8
@@ -23,16 +24,18 @@ Options = generation_pb2.GenerationOptions
 Tokens = generation_pb2.TokenSequence
 Term = generation_pb2.Term
 
+TEA = Term(source="tea", target="Tee")
+GLOSSARIES = Glossaries()
+GLOSSARIES.listed = [Glossary(Label("a", "en", "de"), [TEA])]
+
 
 def convert_message(options: Any, max_rows: int = MAX_ROWS) -> DecodingOptions:
-    return compile_options(options, echo_model(MANIFEST, TOKENIZER, max_rows), FEATURES).decoding
+    features = FEATURES._replace(glossaries=GLOSSARIES)
+    return compile_options(options, echo_model(MANIFEST, TOKENIZER, max_rows), features).decoding
 
 
 def convert(**options: Any) -> DecodingOptions:
     return convert_message(Options(**options))
-
-
-TEA = Term(source="tea", target="Tee")
 
 
 def refused(**options: Any) -> tuple[str, str]:
@@ -278,6 +281,7 @@ def test_an_unknown_token_is_refused(field: str, value: Any) -> None:
         ("min_alternative_expansion_prob", {"min_alternative_expansion_prob": 0.1}),
         ("terms", {"terms": [TEA], "top_k": 5}),
         ("glossary", {"glossary": "a", "seed": 0}),
+        ("glossary", {"glossary": "unknown", "beam_size": 0}),
         ("return_alternatives", {"return_alternatives": True, "glossary": "a"}),
         ("prefix_bias_beta", {**BIASED, "glossary": "a"}),
         ("terms", {"beam_size": 2, "terms": [TEA] * 2}),

@@ -4,15 +4,14 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
-from tests.unit.server.front.generate.asking import FEATURES, TOKENIZER, job_of, read
 from tests.unit.server.front.generate.asking import TO_GERMAN as MODEL
+from tests.unit.server.front.generate.asking import TOKENIZER, compiled, job_of, read
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import QueueFull, ServiceError
 from seqserve_server.contract.events import Failed, Finished, Hypothesis, StopReason, Timeline
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
-from seqserve_server.front.generate.options import compile_options
 
 Term = generation_pb2.Term
 
@@ -45,7 +44,7 @@ def answered(
     source: str, target: str, second: str | Exception, score: float = -1.0, **sent: Any
 ) -> tuple[generation_pb2.Hypothesis, int]:
     """Answers a source; returns its hypothesis, and how often it was decoded."""
-    options = compile_options(generation_pb2.GenerationOptions(**sent), MODEL, FEATURES)
+    options = compiled(MODEL, **sent)
     engine = TryingEngine(target, second, score)
     model = replace(MODEL, engine=cast(Any, engine))
     job = job_of(model, options, read(source, MODEL, **sent))

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from tests.unit.server.front.echo import echo_model, manifest
+from tests.unit.server.front.generate.asking import FEATURES
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.records import Template
@@ -18,7 +19,7 @@ TEMPLATE = Template(source_languages=CODES, aliases={"de": "deu_Latn", "deu": "d
 def segmentation_of(options: Options, **generation: Any) -> Segmentation | None:
     """Converts options for a model that recommends others."""
     model = replace(manifest(), generation=generation, template=TEMPLATE)
-    return compile_options(options, echo_model(model)).segmentation
+    return compile_options(options, echo_model(model), FEATURES).segmentation
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,6 @@ def test_the_language_is_that_of_the_source(options: dict[str, Any], language: s
 def test_the_engine_does_not_learn_of_it() -> None:
     described = replace(manifest(), generation={"segmentation": "sentences"})
     for options in (Options(), Options(segmentation="lines"), Options(target_prefix="a")):
-        converted = compile_options(options, echo_model(described)).decoding
+        converted = compile_options(options, echo_model(described), FEATURES).decoding
         options.ClearField("segmentation")
-        assert converted == compile_options(options, echo_model()).decoding
+        assert converted == compile_options(options, echo_model(), FEATURES).decoding

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from tests.unit.server.front.generate.asking import FEATURES, job_of
+from tests.unit.server.front.generate.asking import compiled, job_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
@@ -13,7 +13,6 @@ from seqserve_server.contract.events import Failed, Finished, Timeline
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
-from seqserve_server.front.generate.options import compile_options
 from seqserve_server.front.generate.records import Part, Source
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.text.splitting import Span
@@ -61,7 +60,7 @@ def written(
     call: ServerCall | None = None,
     **sent: Any,
 ) -> generation_pb2.GenerateResponse:
-    options = compile_options(generation_pb2.GenerationOptions(**sent), model, FEATURES)
+    options = compiled(model, **sent)
     terms = sent.get("terms", ())
     count = len(terms) if num_targets is None else num_targets
     decoding = replace(options.decoding, terms=((1,),) * count)

@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.server.engine.fake_runtime import make_manifest
 from tests.unit.server.front.echo import PATIENCE_S
+from tests.unit.server.front.generate.asking import FEATURES
 from tests.unit.server.front.models.test_rollout_running import LIMITS, FakeLoader, Watched
 from tests.unit.server.front.service import until
 from tests.unit.server.front.services.test_pivot import pair
@@ -32,7 +33,6 @@ from seqserve_server.contract.errors import (
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
-from seqserve_server.front.generate.records import NO_FEATURES
 from seqserve_server.front.models import on_demand
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
@@ -96,7 +96,7 @@ class Lazy(Watched):
     async def ask_for_pair(self, source: str, target: str) -> list[str]:
         """Gives the labels of the versions for a pair of languages."""
         options = pb.GenerationOptions(source_language=source, target_language=target)
-        directory = route.Directory(self.repository, cast(Any, None), NO_FEATURES)
+        directory = route.Directory(self.repository, cast(Any, None), FEATURES)
         call = self.call()
         models, *_ = await route._models(pb.GenerateRequest(options=options), directory, call)
         call.release_models()

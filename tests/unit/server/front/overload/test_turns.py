@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import threading
 from collections.abc import Generator
 
@@ -53,14 +54,18 @@ async def test_an_error_ends_the_work_and_frees_the_turn() -> None:
     assert await turns.read("a", steps("next", 1, []), LONG) == "next"
 
 
-async def test_a_cancelled_text_is_read_no_further_and_others_go_on() -> None:
-    turns, log = TextScheduler(clock=Ticking()), list[str]()
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_cancelled_text_is_read_no_further_and_others_go_on(fails: bool) -> None:
+    turns, log, logged = TextScheduler(clock=Ticking()), list[str](), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda *context: logged.append(context))
     is_reading, may_go_on = threading.Event(), threading.Event()
 
     def held() -> Generator[None, None, None]:
         is_reading.set()
         assert may_go_on.wait(20.0)
         log.append("held")
+        if fails:
+            raise ZeroDivisionError
         yield
         log.append("never")
 
@@ -75,4 +80,5 @@ async def test_a_cancelled_text_is_read_no_further_and_others_go_on() -> None:
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert await waiting == "waiting"
-    assert log == ["held", "waiting"]
+    gc.collect()
+    assert (log, logged) == (["held", "waiting"], [])
