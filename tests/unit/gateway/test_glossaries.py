@@ -217,13 +217,20 @@ async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
         ({"dictionaries": [{**TERMS, "entries": ""}]}, "entries: a dictionary has 1 to"),
         ({"dictionaries": [{**TERMS, "source_lang": "../x"}]}, "source_lang: is no code"),
         ({"dictionaries": [{**TERMS, "entries_format": "tbx"}]}, "entries_format: must be one"),
-        ({"dictionaries": [{**TERMS, "entries": "a\n"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": "a\tb\n\nc\td\te"}]}, "entries: line 3: must be"),
-        ({"dictionaries": [{**TERMS, "entries": f"a\t{'b' * 257}"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": f"{'a.' * 17}\tb"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": f"{'茶' * 33}\tb"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": "a\tb\u2028c"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": "a\tb\na\tc"}]}, "entries: line 2: its source has"),
+        *(
+            ({"dictionaries": [{**TERMS, "entries": entries}]}, f"entries: {fault}")
+            for entries, fault in (
+                ("a\n", "line 1: has 1 columns"),
+                ("a\tb\n\nc\td\te", "line 3: has 3 columns"),
+                (f"a\t{'b' * 257}", "line 1: its target has 257 characters"),
+                (f"{'a.' * 17}\tb", "line 1: its source has 34 words"),
+                (f"{'茶' * 33}\tb", "line 1: its source has 33 words"),
+                (f"{'가' * 33}\tb", "line 1: its source has 33 words"),
+                ("a\tb\u2028c", "'b\\u2028c' has a control"),
+                ("a\tb\n\ufeffc\td", "'\\ufeffc' has a control"),
+                ("a\tb\na\tc", "line 2: 'a' has another target"),
+            )
+        ),
     ],
 )
 async def test_wrong_glossary_is_not_written(
