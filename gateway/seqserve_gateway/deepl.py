@@ -209,10 +209,7 @@ FORM = Form(
     name="deepl",
     endpoints=[
         Endpoint(
-            path=path,
-            answer=_keyed(answer),
-            methods=methods.split(),
-            goes_on=answer is _document,
+            path=path, answer=_keyed(answer), methods=methods.split(), goes_on=answer is _document
         )
         for path, methods, answer in _ANSWERS
     ],

@@ -8,7 +8,6 @@ write files whose names begin with 16 hexadecimal digits. All other files are th
 import asyncio
 import os
 import re
-import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,6 @@ from seqserve_gateway.fields import Fields
 Pair: TypeAlias = tuple[str, str]
 """Codes of the source and the target language."""
 _Terms: TypeAlias = dict[Pair, dict[str, str]]
-_Change: TypeAlias = Callable[[Path], list[Glossary]]
 _Id: TypeAlias = Callable[[Glossary], str]
 _name_of: _Id = attrgetter("name")
 _id_of: _Id = "{0.name}.{0.source_language}-{0.target_language}".format
@@ -44,7 +42,7 @@ _OWN = re.compile(
 _SIGN = re.compile("-(10[0-9a-f]{4}|[0-9a-f]{1,5})-")
 _MOST_NAME, _MOST_FILES, _MOST_OF_ALL = 180, 500, 100_000
 _READ_ONLY = "glossaries are files of the operator, unless the gateway has the option --glossaries"
-_NOT_READ = "the server has not read it; its --glossaries has to be the folder of the gateway's"
+_NOT_READ = "the server has not read it yet; its --glossaries has to be the folder of the gateway's"
 # Changes wait for each other here, so nothing else waits for them.
 _CHANGES = ThreadPoolExecutor(2, "seqserve-glossaries")
 _PAUSE_S, _READ_S = 0.5, 25.0  # The server reads a new file when two of its scans have seen it.
@@ -109,9 +107,11 @@ async def answer_tsv(call: Call, fields: Fields) -> Response:
 
 async def answer_entries(call: Call, fields: Fields) -> Response:
     """Answers ``/v3/glossaries/{id}/entries``."""
-    found = _dictionary(call, fields, await _known(call))
-    shown = {"entries": await _tsv_of(call, found), "entries_format": "tsv"}
-    return JSONResponse({"dictionaries": [_counted(found) | shown]})
+    shown = [
+        _counted(each) | {"entries": await _tsv_of(call, each), "entries_format": "tsv"}
+        for each in _dictionaries(call, fields, await _known(call))
+    ]
+    return JSONResponse({"dictionaries": shown})
 
 
 async def answer_dictionary(call: Call, fields: Fields) -> Response:
@@ -121,8 +121,8 @@ async def answer_dictionary(call: Call, fields: Fields) -> Response:
         return _store(folder, _chosen(call, _own(folder))[0].name, _terms_in([fields]))
 
     if call.request.method == "DELETE":
-        return await _deleted(call, lambda own: [_dictionary(call, fields, own)])
-    return JSONResponse(_counted(_dictionary(call, fields, await _changed(call, replaced))))
+        return await _deleted(call, partial(_dictionaries, call, fields))
+    return JSONResponse(_counted(*_dictionaries(call, fields, await _changed(call, replaced))))
 
 
 def _add(call: Call, fields: Fields, folder: Path) -> list[Glossary]:
@@ -145,7 +145,7 @@ async def _deleted(call: Call, chosen: Callable[[list[Glossary]], list[Glossary]
     return Response(status_code=204)
 
 
-async def _changed(call: Call, change: _Change) -> list[Glossary]:
+async def _changed(call: Call, change: Callable[[Path], list[Glossary]]) -> list[Glossary]:
     folder: Path | None = call.request.app.state.glossaries
     if folder is None:
         raise Failure("INVALID_ARGUMENT", _READ_ONLY)
@@ -252,9 +252,9 @@ def _chosen(call: Call, known: Iterable[Glossary], id_of: _Id = _name_of) -> lis
     return [each for each in known if id_of(each) == id_] or _unknown(id_)
 
 
-def _dictionary(call: Call, fields: Fields, known: Iterable[Glossary]) -> Glossary:
+def _dictionaries(call: Call, fields: Fields, known: Iterable[Glossary]) -> list[Glossary]:
     pair, named = fields.languages(), _chosen(call, known)
-    return (_for(pair, named) or _unknown(named[0].name, pair))[0]
+    return _for(pair, named) or _unknown(named[0].name, pair)
 
 
 def _unknown(id_: str, pair: Pair | None = None) -> NoReturn:
@@ -290,7 +290,7 @@ def _name_in(fields: Fields) -> str:
     name = re.sub(r"[^A-Za-z0-9_]", lambda sign: f"-{ord(sign[0]):x}-", title)
     if not 1 <= len(name) <= _MOST_NAME:
         raise refusal("name", "is too long" if name else "is empty")
-    return f"{secrets.token_hex(8)}.{name}"
+    return f"{os.urandom(8).hex()}.{name}"
 
 
 def _terms_in(dictionaries: Sequence[Fields]) -> _Terms:

@@ -8,12 +8,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-MAX_CHARACTERS = 256
-"""Most characters of the source and of the target of a term, in code points."""
-MAX_WORDS = 32
-"""Most words and signs in the source of a term."""
-MAX_ENTRIES = 10_000
-"""Most terms of a glossary."""
+MAX_ENTRIES, MAX_WORDS, MAX_CHARACTERS = 10_000, 32, 256
+"""Most terms of a glossary, words and signs of a source, and code points of a source or target."""
 # Scripts that write no space between words: each character counts as a word.
 _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
@@ -68,8 +64,7 @@ def fault_of_term(source: str, target: str) -> str:
         if not text.strip():
             return f"{which} is empty"
         if len(text) > MAX_CHARACTERS:
-            reason = f"has {len(text)} characters; at most {MAX_CHARACTERS} are allowed"
-            return f"{which} {reason}"
+            return f"{which} has {len(text)} characters; at most {MAX_CHARACTERS} are allowed"
     if (words := sum(1 for _ in words_of(source))) > MAX_WORDS:
         return f"source has {words} words and signs; at most {MAX_WORDS} are allowed"
     return ""
