@@ -107,10 +107,10 @@ async def answer_tsv(call: Call, fields: Fields) -> Response:
 
 async def answer_entries(call: Call, fields: Fields) -> Response:
     """Answers ``/v3/glossaries/{id}/entries``."""
-    shown = [
-        _counted(each) | {"entries": await _tsv_of(call, each), "entries_format": "tsv"}
-        for each in _dictionaries(call, fields, await _known(call))
-    ]
+    source, target = fields.languages()
+    head = {"source_lang": source, "target_lang": target, "entries_format": "tsv"}
+    found = _dictionaries(call, fields, await _known(call))
+    shown = [head | {"entries": await _tsv_of(call, each)} for each in found]
     return JSONResponse({"dictionaries": shown})
 
 

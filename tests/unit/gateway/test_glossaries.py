@@ -127,7 +127,12 @@ async def test_glossaries_of_one_name_are_dictionaries(
     assert listed == described
     assert (described["glossary_id"], described["dictionaries"]) == ("products", pairs)
     [dictionary] = entries[0].json()["dictionaries"]
-    assert (dictionary["source_lang"], dictionary["entries"]) == ("en", "a\tb\n")
+    assert dictionary == {
+        "source_lang": "en",
+        "target_lang": "de",
+        "entries": "a\tb\n",
+        "entries_format": "tsv",
+    }
     assert entries[1].status_code == 404
     assert "has no dictionary for ja to de" in entries[1].json()["message"]
 
