@@ -68,8 +68,8 @@ _CODES = {
 }
 _BYTES_OF_CHOICE, _BYTES_OF_TOKEN, _BYTES_OF_LOGPROB = 600, 20, 200
 """Memory for a choice, and for each of its tokens and their log-probabilities."""
-# As Vercel's AI SDK writes one message; the frame would be translated, too.
-_FRAME = re.compile(r"\Auser:\n(.*)\n\nassistant:\n\Z", re.DOTALL)
+# As Vercel's AI SDK writes one message, always with this stop; a text alone may look the same.
+_FRAME, _STOP = re.compile(r"\Auser:\n(.*)\n\nassistant:\n\Z", re.DOTALL), "\nuser:"
 _NO_CHAT = "the models here read one text, not a conversation; send it as prompt to /v1/completions"
 
 
@@ -78,8 +78,9 @@ async def _complete(call: Call) -> Response:
     fields = _checked(object_of(call.json))
     if "beam_size" in fields:
         call.names |= {name: "beam_size" for name in ("beam_size", "options.beam_size")}
-    prompts = [_FRAME.sub(r"\1", prompt) for prompt in Fields(fields).texts("prompt")]
-    options = _options_of(fields)
+    prompts, options = Fields(fields).texts("prompt"), _options_of(fields)
+    if _STOP in (options.get("stop_sequences") or ()):
+        prompts = [_FRAME.sub(r"\1", prompt) for prompt in prompts]
     if not prompts:
         raise refusal("prompt", "is an empty array")
     head = {

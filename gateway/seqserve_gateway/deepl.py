@@ -142,8 +142,10 @@ async def _options(call: Call, fields: Fields) -> GenerateOptions:
         # Each text is one line; unlike with "none", the server wraps one that is too long.
         options["segmentation"] = "lines"
     if id_ := fields.text("glossary_id", ""):
-        source, target = fields.text("source_lang", ""), fields.text("target_lang")
-        options["glossary"] = await glossaries.glossary_of(call, id_, (source, target))
+        if not (source := fields.text("source_lang", "")):
+            raise refusal("source_lang", "is missing; a glossary needs it")
+        pair = source, fields.text("target_lang")
+        options["glossary"] = await glossaries.glossary_of(call, id_, pair)
     return options
 
 
@@ -195,22 +197,19 @@ _ANSWERS: Sequence[tuple[str, str, _Answer]] = [
     ("/v2/languages", "GET POST", _languages),
     ("/v2/usage", "GET POST", _usage),
     ("/v2/glossary-language-pairs", "GET", _pairs),
-    ("/v2/glossaries", "GET POST", partial(glossaries.answer, is_v2=True)),
-    ("/v2/glossaries/{id}", "GET DELETE", partial(glossaries.answer, is_v2=True)),
+    ("/v2/glossaries", "GET POST", glossaries.answer_v2),
+    ("/v2/glossaries/{id}", "GET DELETE", glossaries.answer_v2),
     ("/v2/glossaries/{id}/entries", "GET", glossaries.answer_tsv),
-    ("/v3/glossaries", "GET POST", glossaries.answer),
-    ("/v3/glossaries/{id}", "GET PATCH DELETE", glossaries.answer),
-    ("/v3/glossaries/{id}/entries", "GET", glossaries.answer_dictionary),
+    ("/v3/glossaries", "GET POST", glossaries.answer_v3),
+    ("/v3/glossaries/{id}", "GET PATCH DELETE", glossaries.answer_v3),
+    ("/v3/glossaries/{id}/entries", "GET", glossaries.answer_entries),
     ("/v3/glossaries/{id}/dictionaries", "PUT DELETE", glossaries.answer_dictionary),
 ]
 FORM = Form(
     name="deepl",
     endpoints=[
         Endpoint(
-            path=path,
-            answer=_keyed(answer),
-            methods=methods.split(),
-            goes_on=answer is _document,
+            path=path, answer=_keyed(answer), methods=methods.split(), goes_on=answer is _document
         )
         for path, methods, answer in _ANSWERS
     ],

@@ -7,16 +7,22 @@ multipart/form-data.
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
+from io import StringIO
+from itertools import chain
 from typing import Any, NoReturn
 from urllib.parse import parse_qs
 
+from seqserve.language_codes import folded
 from seqserve.option_values import nearest
+from seqserve.words import entries_of
 from seqserve_gateway.call import JSON, Call
 from seqserve_gateway.failure import Failure, refusal, writable
 
@@ -27,6 +33,7 @@ _MOST_PARAMETERS = 16
 _MOST_DIGITS = 100
 _MOST_SHOWN = 200
 _FEW = 8
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _TRUE = {"1", "true", "yes", "on"}
 
 
@@ -98,6 +105,30 @@ class Fields:
         if not values:
             raise refusal(name, "is missing")
         return [Fields(each) for each in values]
+
+    def languages(self) -> tuple[str, str]:
+        """Returns the codes of both languages of a glossary, which have no regions."""
+        names = ("source_lang", "target_lang")
+        source, target = (folded(self.code(name)).name for name in names)
+        if not re.fullmatch("[a-z]{2,8}-[a-z]{2,8}", f"{source}-{target}"):
+            raise refusal(names[0], f"is no code of a language, or {names[1]} is none")
+        return source, target
+
+    def entries(self) -> dict[str, str]:
+        """Returns the entries of a glossary, which are TSV or CSV."""
+        # A file of the server may begin with this mark, so no term does.
+        text = self.text("entries").removeprefix("\ufeff")
+        rows: Iterable[list[str]] = (line.split("\t") for line in text.split("\n"))
+        if self.word("entries_format", "tsv", ("tsv", "csv")) == "csv":
+            # There may be columns with the languages.
+            rows = (row[:2] for row in csv.reader(StringIO(text, newline="")))
+        try:
+            entries = entries_of(rows)
+        except (ValueError, csv.Error) as error:
+            raise refusal("entries", str(error)) from None
+        if wrong := next(filter(_CONTROL.search, chain(*entries.items())), ""):
+            raise refusal("entries", f"{wrong!r:.80} has a control character")
+        return entries
 
     def flag(self, name: str) -> bool:
         """Returns whether a field is true, or the word for it."""

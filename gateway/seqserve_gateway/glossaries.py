@@ -1,20 +1,19 @@
-"""DeepL's glossaries, ``/v2`` and ``/v3``: those of the server, and those that callers write.
+"""DeepL's glossaries, ``/v2`` and ``/v3``: the operator's, and those that callers write.
 
-``/v3`` takes all glossaries of one name for the dictionaries of one, ``/v2`` knows each by itself,
-with its languages: ``products.en-de``. If the gateway knows the folder of the server's glossaries,
-callers write files there, whose names begin with 16 digits; others are of the operator.
+In ``/v2`` a glossary is one file of the server, and its id is ``products.en-de``. In ``/v3`` it is
+all files of one name, a dictionary for each pair of languages, and its id is the name. Callers
+write files whose names begin with 16 hexadecimal digits. All other files are the operator's.
 """
 
 import asyncio
-import csv
+import os
 import re
-import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
-from io import StringIO
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -22,155 +21,180 @@ from typing import Any, NoReturn, TypeAlias
 
 from starlette.responses import JSONResponse, Response
 
-from seqserve.language_codes import folded
+from seqserve.language_codes import Language, folded
 from seqserve.model import Glossary
+from seqserve.words import MAX_ENTRIES
 from seqserve_gateway.call import Call
-from seqserve_gateway.failure import Failure, refusal
+from seqserve_gateway.failure import Failure, refusal, writable
 from seqserve_gateway.fields import Fields
 
 Pair: TypeAlias = tuple[str, str]
 """Codes of the source and the target language."""
-Written: TypeAlias = dict[Pair, dict[str, str]]
-"""Targets by their sources, by the languages."""
+_Terms: TypeAlias = dict[Pair, dict[str, str]]
+_Id: TypeAlias = Callable[[Glossary], str]
+_name_of: _Id = attrgetter("name")
+_id_of: _Id = "{0.name}.{0.source_language}-{0.target_language}".format
+_pair_of: Callable[[Glossary], Pair] = attrgetter("source_language", "target_language")
 _OWN = re.compile(
     r"(?P<name>[0-9a-f]{16}\.([A-Za-z0-9_-]+))"
     r"\.(?P<source_language>[a-z]{2,8})-(?P<target_language>[a-z]{2,8})"
 )
-_SIGN = re.compile("-([0-9a-f]{1,5})-")
-# As the server counts the words and signs of a source.
-_WORD = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|\w+|[^\w\s]"
-)
-_TERM = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,256}")
-_MOST_WORDS, _MOST_NAME, _MOST_FILES = 32, 180, 500
-_MOST_ENTRIES, _MOST_OF_ALL = 10_000, 100_000
+_SIGN = re.compile("-(10[0-9a-f]{4}|[0-9a-f]{1,5})-")
+_MOST_NAME, _MOST_FILES, _MOST_OF_ALL = 180, 500, 100_000
 _READ_ONLY = "glossaries are files of the operator, unless the gateway has the option --glossaries"
-_ONE = ThreadPoolExecutor(1, "seqserve-glossaries")
-"""In which changes come one after the other."""
-_PAUSE_S, _READ_S = 0.2, 15.0
-"""In which the server reads a new file: two of its scans have to see it."""
+_NOT_READ = "the server has not read it yet; its --glossaries has to be the folder of the gateway's"
+# Changes wait for each other here, so nothing else waits for them.
+_CHANGES = ThreadPoolExecutor(2, "seqserve-glossaries")
+_PAUSE_S, _READ_S = 0.5, 25.0  # The server reads a new file when two of its scans have seen it.
 
 
 async def glossary_of(call: Call, id_: str, pair: Pair) -> str:
     """Returns the name of the glossary of a translation, once the server has read it."""
-    if not pair[0]:
-        raise refusal("source_lang", "is missing; a glossary needs it")
 
-    def fitting(known: Sequence[Glossary]) -> list[Glossary]:
-        return [each for each in _with(id_, known) if _is_for(each, pair)]
+    def named(known: Iterable[Glossary]) -> list[Glossary]:
+        return [each for each in known if id_ in (each.name, _id_of(each))]
 
-    if found := fitting(await call.recent(_served)):
-        return found[0].name
-    if not (found := fitting(known := await _all(call))):
-        own = _with(id_, known) or _unknown(id_)
-        pairs = (f"{each.source_language} to {each.target_language}" for each in own)
-        raise refusal("glossary_id", f"is for {', '.join(pairs)}")
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_READ_S):
-            while not fitting(await _served(call)):
-                await asyncio.sleep(_PAUSE_S)
+    if not (found := _for(pair, named(await call.recent(_known)))):
+        others = named(await _known(call)) or _unknown(id_)
+        if not (found := _for(pair, others)):
+            pairs = ", ".join(" to ".join(_pair_of(each)) for each in others)
+            raise refusal("glossary_id", f"is for {pairs}")
+    if _OWN.fullmatch(_id_of(found[0])):
+        await _until_served(call, found[0])
     return found[0].name
 
 
-async def answer(call: Call, fields: Fields, is_v2: bool = False) -> Response:
-    """Answers ``/v3/glossaries`` or ``/v2/glossaries``, both also with an id."""
-    id_, method = call.request.path_params.get("id", ""), call.request.method
-    if method == "PATCH" and fields.has("name"):
-        raise refusal("name", "cannot change; create another glossary, and delete this one")
-    is_read = method in ("GET", "HEAD")
-    found = await (_all(call) if is_read else _changed(call, id_, fields, is_v2))
-    if method == "DELETE":
-        return Response(status_code=204)
-    if id_:
-        found = _with(id_, found, is_v2) or _unknown(id_)
-    facts = []
-    for key, group in groupby(found, _id_of if is_v2 else attrgetter("name")):
-        own = [*group]
-        counted = [_languages_of(each, entry_count=each.entry_count) for each in own]
-        others = counted[0] if is_v2 else {"dictionaries": counted}
-        facts.append(_heading_of(own[0], key) | others)
-    if id_ or method == "POST":
-        return JSONResponse(facts[0], 201 if method == "POST" else 200)
-    return JSONResponse({"glossaries": facts})
+async def answer_v2(call: Call, fields: Fields) -> Response:
+    """Answers ``/v2/glossaries``, also with an id."""
+
+    def created(folder: Path) -> list[Glossary]:
+        return _store(folder, _name_in(fields), _terms_in([fields]))
+
+    if call.request.method == "POST":
+        return JSONResponse(_of_file(*await _changed(call, created)), 201)
+    if call.request.method == "DELETE":
+        return await _deleted(call, lambda own: _chosen(call, own, _id_of))
+    known = await _known(call)
+    if call.request.path_params:
+        return JSONResponse(_of_file(*_chosen(call, known, _id_of)))
+    return JSONResponse({"glossaries": [*map(_of_file, known)]})
+
+
+async def answer_v3(call: Call, fields: Fields) -> Response:
+    """Answers ``/v3/glossaries``, also with an id."""
+
+    def created(folder: Path) -> list[Glossary]:
+        return _store(folder, _name_in(fields), _terms_in(fields.objects("dictionaries")))
+
+    if call.request.method == "POST":
+        return JSONResponse(_of_name(await _changed(call, created)), 201)
+    if call.request.method == "PATCH":
+        return JSONResponse(_of_name(await _changed(call, partial(_add, call, fields))))
+    if call.request.method == "DELETE":
+        return await _deleted(call, partial(_chosen, call))
+    known = await _known(call)
+    if call.request.path_params:
+        return JSONResponse(_of_name(_chosen(call, known)))
+    groups = groupby(known, _name_of)
+    return JSONResponse({"glossaries": [_of_name([*group]) for _, group in groups]})
 
 
 async def answer_tsv(call: Call, fields: Fields) -> Response:
     """Answers ``/v2/glossaries/{id}/entries``."""
-    id_ = call.request.path_params["id"]
-    found = _with(id_, await _all(call), is_whole=True) or _unknown(id_)
-    return Response(await _tsv_of(call, found[0]), media_type="text/tab-separated-values")
+    [found] = _chosen(call, await _known(call), _id_of)
+    return Response(await _tsv_of(call, found), media_type="text/tab-separated-values")
 
 
-async def answer_dictionary(call: Call, fields: Fields) -> Response:
-    """Answers ``/v3/glossaries/{id}/entries`` and ``/v3/glossaries/{id}/dictionaries``."""
-    id_, method, pair = call.request.path_params["id"], call.request.method, _pair_of(fields)
-    is_read = method in ("GET", "HEAD")
-    found = await (_all(call) if is_read else _changed(call, id_, fields, True))
-    if method == "DELETE":
-        return Response(status_code=204)
-    found = _with(id_, found)
-    found = [each for each in found if _is_for(each, pair)] or _unknown(id_, pair)
-    if method == "PUT":
-        return JSONResponse(_languages_of(found[0], entry_count=found[0].entry_count))
-    shown = [
-        _languages_of(each, entries=await _tsv_of(call, each), entries_format="tsv")
-        for each in found
-    ]
+async def answer_entries(call: Call, fields: Fields) -> Response:
+    """Answers ``/v3/glossaries/{id}/entries``."""
+    source, target = fields.languages()
+    head = {"source_lang": source, "target_lang": target, "entries_format": "tsv"}
+    found = _dictionaries(call, fields, await _known(call))
+    shown = [head | {"entries": await _tsv_of(call, each)} for each in found]
     return JSONResponse({"dictionaries": shown})
 
 
-async def _changed(call: Call, id_: str, fields: Fields, is_one: bool) -> list[Glossary]:
+async def answer_dictionary(call: Call, fields: Fields) -> Response:
+    """Answers ``/v3/glossaries/{id}/dictionaries``."""
+
+    def replaced(folder: Path) -> list[Glossary]:
+        return _store(folder, _chosen(call, _own(folder))[0].name, _terms_in([fields]))
+
+    if call.request.method == "DELETE":
+        return await _deleted(call, partial(_dictionaries, call, fields))
+    return JSONResponse(_counted(*_dictionaries(call, fields, await _changed(call, replaced))))
+
+
+def _add(call: Call, fields: Fields, folder: Path) -> list[Glossary]:
+    if fields.has("name"):
+        raise refusal("name", "cannot change; create another glossary, and delete this one")
+    terms = _terms_in(fields.objects("dictionaries"))
+    for each in (found := _chosen(call, _own(folder))):
+        if new := terms.get(_pair_of(each)):
+            terms[_pair_of(each)] = _entries(folder, _id_of(each)) | new
+    return _store(folder, found[0].name, terms)
+
+
+async def _deleted(call: Call, chosen: Callable[[list[Glossary]], list[Glossary]]) -> Response:
+    def deleted(folder: Path) -> list[Glossary]:
+        for each in (found := chosen(_own(folder))):
+            (folder / f"{_id_of(each)}.tsv").unlink(missing_ok=True)
+        return found
+
+    await _changed(call, deleted)
+    return Response(status_code=204)
+
+
+async def _changed(call: Call, change: Callable[[Path], list[Glossary]]) -> list[Glossary]:
     folder: Path | None = call.request.app.state.glossaries
     if folder is None:
         raise Failure("INVALID_ARGUMENT", _READ_ONLY)
     await call.check_token()
+
+    def alone() -> list[Glossary]:
+        import fcntl
+
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            # Other processes change files there, too. Closing the folder ends the lock.
+            fcntl.flock(number, fcntl.LOCK_EX)
+            return change(folder)
+        finally:
+            os.close(number)
+
     try:
-        loop, given = asyncio.get_running_loop(), (call.request.method, id_, fields, is_one)
-        return await loop.run_in_executor(_ONE, _change, folder, *given)
+        return await asyncio.get_running_loop().run_in_executor(_CHANGES, alone)
     except OSError as error:
-        reason = f"the glossary cannot be stored: {error.strerror}"
-        raise Failure("UNAVAILABLE", reason) from None
+        raise Failure("UNAVAILABLE", f"glossaries cannot be stored: {error.strerror}") from None
 
 
-def _change(folder: Path, method: str, id_: str, fields: Fields, is_one: bool) -> list[Glossary]:
-    # Returns the whole glossary as it is then.
-    own = _own(folder)
-    if method == "DELETE":
-        pair = _pair_of(fields) if is_one and fields.has("target_lang") else None
-        found = [each for each in _with(id_, own) if pair is None or _is_for(each, pair)]
-        for each in found or _unknown(id_, pair):
-            (folder / f"{_id_of(each)}.tsv").unlink(missing_ok=True)
-        return found
-    name = id_ or _name_of(fields)
-    written = _written_of([fields] if is_one else fields.objects("dictionaries"))
-    before = {_id_of(each) for each in own if each.name == name}
-    if not before and method != "POST":
-        _unknown(name)
-    new = {f"{name}.{pair[0]}-{pair[1]}": terms for pair, terms in written.items()}
-    if method == "PATCH":
-        new |= {id_: _entries(folder, id_) | new[id_] for id_ in before & new.keys()}
-    sizes = {_id_of(each): each.entry_count for each in own} | {id_: len(new[id_]) for id_ in new}
-    if not all(1 <= len(terms) <= _MOST_ENTRIES for terms in new.values()):
-        raise refusal("entries", f"a dictionary has 1 to {_MOST_ENTRIES:,}")
-    if len(sizes) > _MOST_FILES or sum(sizes.values()) > _MOST_OF_ALL:
+def _store(folder: Path, name: str, terms: _Terms) -> list[Glossary]:
+    # Returns all dictionaries of the glossary.
+    new = {f"{name}.{'-'.join(pair)}": own for pair, own in terms.items()}
+    counts = {_id_of(each): each.entry_count for each in _own(folder)}
+    counts |= {id_: len(own) for id_, own in new.items()}
+    if not all(1 <= counts[id_] <= MAX_ENTRIES for id_ in new):
+        raise refusal("entries", f"a dictionary has 1 to {MAX_ENTRIES:,}")
+    if len(counts) > _MOST_FILES or sum(counts.values()) > _MOST_OF_ALL:
         raise refusal("entries", "there is no room for more glossaries; delete some")
-    for id_, terms in new.items():
-        # A line that begins with # would be a comment.
-        lines = [f"{' ' * text.startswith('#')}{text}\t{terms[text]}\n" for text in terms]
-        # The server sees the file before, or all of this one.
-        with tempfile.TemporaryDirectory(prefix=".", dir=folder) as hidden:
-            path = Path(hidden) / "new"
-            path.write_bytes("".join(lines).encode())
-            path.replace(folder / f"{id_}.tsv")
-    return _with(name, _own(folder))
+    # The server sees no file before all are complete.
+    with tempfile.TemporaryDirectory(prefix=".", dir=folder) as hidden:
+        for id_, own in new.items():
+            # A line that begins with # would be a comment.
+            lines = [f"{' ' * text.startswith('#')}{text}\t{own[text]}\n" for text in own]
+            Path(hidden, f"{id_}.tsv").write_bytes("".join(lines).encode())
+        for path in Path(hidden).iterdir():
+            path.replace(folder / path.name)
+    return [each for each in _own(folder) if each.name == name]
 
 
 def _own(folder: Path) -> list[Glossary]:
     # Without their entries, which would take much memory.
     own = []
     for path in sorted(folder.glob("*.tsv")):
-        if match := _OWN.fullmatch(path.stem):
-            with suppress(FileNotFoundError):
+        if (match := _OWN.fullmatch(path.stem)) and path.is_file():
+            # Another caller may have just removed it.
+            with suppress(OSError):
                 facts: dict[str, Any] = match.groupdict()
                 facts |= {"modified_s": int(path.stat().st_mtime), "fault": ""}
                 own.append(Glossary(**facts, entry_count=path.read_bytes().count(b"\n")))
@@ -178,9 +202,8 @@ def _own(folder: Path) -> list[Glossary]:
 
 
 def _entries(folder: Path, id_: str) -> dict[str, str]:
-    # Of one that another caller has just removed, there are none.
     text = ""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         text = (folder / f"{id_}.tsv").read_text("utf-8", "replace")
     return dict(line.strip().partition("\t")[::2] for line in text.split("\n")[:-1])
 
@@ -189,34 +212,49 @@ async def _served(call: Call) -> Sequence[Glossary]:
     return await call.client.glossaries(timeout_s=call.left_s)
 
 
-async def _all(call: Call) -> Sequence[Glossary]:
+async def _known(call: Call) -> Sequence[Glossary]:
     served, folder = await _served(call), call.request.app.state.glossaries
     if folder is None:
         return served
-    # The server reads a change later.
-    others = [each for each in served if not _OWN.fullmatch(_id_of(each))]
-    return others + await asyncio.to_thread(_own, folder)
+    # The server reads a change of the others later.
+    own = await asyncio.to_thread(_own, folder)
+    return [each for each in served if not _OWN.fullmatch(_id_of(each))] + own
+
+
+async def _until_served(call: Call, glossary: Glossary) -> None:
+    served = await call.recent(_served)
+    try:
+        async with asyncio.timeout(_READ_S):
+            while _id_of(glossary) not in map(_id_of, served):
+                await asyncio.sleep(_PAUSE_S)
+                served = await _served(call)
+    except TimeoutError:
+        raise Failure("UNAVAILABLE", f"glossary_id: {_NOT_READ}", field="glossary_id") from None
 
 
 async def _tsv_of(call: Call, glossary: Glossary) -> str:
-    folder, id_ = call.request.app.state.glossaries, _id_of(glossary)
-    if folder and _OWN.fullmatch(id_):
-        entries = (await asyncio.to_thread(_entries, folder, id_)).items()
+    folder, pair = call.request.app.state.glossaries, _pair_of(glossary)
+    if folder and _OWN.fullmatch(id_ := _id_of(glossary)):
+        entries = await asyncio.to_thread(_entries, folder, id_)
     else:
-        pair = glossary.source_language, glossary.target_language
         found = await call.client.glossary(glossary.name, *pair, timeout_s=call.left_s)
-        entries = dict(found.entries).items()
-    return "".join(f"{source}\t{target}\n" for source, target in entries)
+        entries = dict(found.entries)
+    return "".join(f"{source}\t{target}\n" for source, target in entries.items())
 
 
-def _with(id_: str, glossaries: Sequence[Glossary], is_whole: bool = False) -> list[Glossary]:
-    of_name = [each for each in glossaries if each.name == id_ and not is_whole]
-    return [each for each in glossaries if _id_of(each) == id_] or of_name
+def _for(pair: Pair, known: Iterable[Glossary]) -> list[Glossary]:
+    codes = [*map(folded, pair)]
+    return [each for each in known if all(map(Language.may_be, codes, map(folded, _pair_of(each))))]
 
 
-def _is_for(glossary: Glossary, pair: Pair) -> bool:
-    own = glossary.source_language, glossary.target_language
-    return all(folded(code).may_be(folded(other)) for code, other in zip(own, pair, strict=True))
+def _chosen(call: Call, known: Iterable[Glossary], id_of: _Id = _name_of) -> list[Glossary]:
+    id_ = call.request.path_params["id"]
+    return [each for each in known if id_of(each) == id_] or _unknown(id_)
+
+
+def _dictionaries(call: Call, fields: Fields, known: Iterable[Glossary]) -> list[Glossary]:
+    pair, named = fields.languages(), _chosen(call, known)
+    return _for(pair, named) or _unknown(named[0].name, pair)
 
 
 def _unknown(id_: str, pair: Pair | None = None) -> NoReturn:
@@ -225,58 +263,38 @@ def _unknown(id_: str, pair: Pair | None = None) -> NoReturn:
     raise Failure("NOT_FOUND", f"glossary_id: {reason}", field="glossary_id")
 
 
-def _id_of(glossary: Glossary) -> str:
-    return f"{glossary.name}.{glossary.source_language}-{glossary.target_language}"
+def _of_file(glossary: Glossary) -> dict[str, Any]:
+    return _heading_of(glossary, _id_of(glossary)) | _counted(glossary)
+
+
+def _of_name(glossaries: Sequence[Glossary]) -> dict[str, Any]:
+    heading = _heading_of(glossaries[0], glossaries[0].name)
+    return heading | {"dictionaries": [*map(_counted, glossaries)]}
 
 
 def _heading_of(glossary: Glossary, id_: str) -> dict[str, Any]:
     match = _OWN.fullmatch(_id_of(glossary))
     title = _SIGN.sub(lambda sign: chr(int(sign[1], 16)), match[2]) if match else glossary.name
-    written = datetime.fromtimestamp(glossary.modified_s, UTC).isoformat(timespec="milliseconds")
-    times = {"ready": True, "creation_time": written.replace("+00:00", "Z")}
-    return {"glossary_id": id_, "name": title, **times}
+    time = f"{datetime.fromtimestamp(glossary.modified_s, UTC):%Y-%m-%dT%H:%M:%S}.000Z"
+    return {"glossary_id": id_, "name": writable(title), "ready": True, "creation_time": time}
 
 
-def _languages_of(glossary: Glossary, **others: Any) -> dict[str, Any]:
-    codes = folded(glossary.source_language).name, folded(glossary.target_language).name
-    return {"source_lang": codes[0], "target_lang": codes[1], **others}
+def _counted(glossary: Glossary) -> dict[str, Any]:
+    source, target = (folded(code).name for code in _pair_of(glossary))
+    return {"source_lang": source, "target_lang": target, "entry_count": glossary.entry_count}
 
 
-def _name_of(fields: Fields) -> str:
+def _name_in(fields: Fields) -> str:
     # Other signs are written as their numbers, so the name of a file tells that of its caller.
     title = fields.text("name").strip()
     name = re.sub(r"[^A-Za-z0-9_]", lambda sign: f"-{ord(sign[0]):x}-", title)
     if not 1 <= len(name) <= _MOST_NAME:
-        raise refusal("name", "is empty" if not name else "is too long; use 30 characters")
-    return f"{secrets.token_hex(8)}.{name}"
+        raise refusal("name", "is too long" if name else "is empty")
+    return f"{os.urandom(8).hex()}.{name}"
 
 
-def _pair_of(fields: Fields) -> Pair:
-    # Glossaries of DeepL have no regions.
-    source, target = (folded(fields.code(name)).name for name in ("source_lang", "target_lang"))
-    if not re.fullmatch("[a-z]{2,8}-[a-z]{2,8}", f"{source}-{target}"):
-        raise refusal("source_lang", "is no code of a language, or target_lang is none")
-    return source, target
-
-
-def _written_of(dictionaries: Sequence[Fields]) -> Written:
-    written: Written = {}
+def _terms_in(dictionaries: Sequence[Fields]) -> _Terms:
+    terms: _Terms = {}
     for fields in dictionaries:
-        text, terms = fields.text("entries"), written.setdefault(_pair_of(fields), {})
-        rows = [line.split("\t") for line in text.split("\n")]
-        if fields.word("entries_format", "tsv", ("tsv", "csv")) == "csv":
-            try:
-                # There may be columns with the languages.
-                rows = [row[:2] for row in csv.reader(StringIO(text, newline=""))]
-            except csv.Error as error:
-                raise refusal("entries", f"is not CSV: {error}") from None
-        for number, row in enumerate(rows, 1):
-            if not any(columns := [column.strip() for column in row]):
-                continue
-            is_short = len(_WORD.findall(columns[0])) <= _MOST_WORDS
-            if len(columns) != 2 or not all(map(_TERM.fullmatch, columns)) or not is_short:
-                what = f"a source of up to {_MOST_WORDS} words, and a target, of 256 characters"
-                raise refusal("entries", f"line {number}: must be {what}")
-            if terms.setdefault(columns[0], columns[1]) != columns[1]:
-                raise refusal("entries", f"line {number}: its source has another target before")
-    return written
+        terms.setdefault(fields.languages(), {}).update(fields.entries())
+    return terms

@@ -6,37 +6,21 @@ text, whatever the text is.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from operator import eq
 from typing import Any, NamedTuple, TypeAlias
 
 from seqserve.language_codes import Language, folded
 from seqserve.v1 import generation_pb2
+from seqserve.words import MAX_ENTRIES, words_of
 from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest, truncated_list
 
 Term = generation_pb2.Term
 
 OPTION = "--glossaries"
-MAX_CHARACTERS = 256
-"""Most characters of the source and of the target of a term, in code points."""
-MAX_ENTRIES = 10_000
-MAX_WORDS = 32
-"""Most words and signs in the source of a term."""
-
 # Tag and length of an entry on the wire, at most.
 _TAG_BYTES = 4
-# Scripts that write no space between words: each character counts as a word.
-_UNSPACED = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-)
-# Particles follow a Korean word without a space, so an entry may end within a word.
-_HANGUL = r"\uac00-\ud7a3"
-# The pattern "\w" does not match combining marks, but vowels of many scripts are marks.
-_LAST_MARK = 0x1FFFF
 
 _Trie: TypeAlias = dict[str, Any]
 """Terms by their words: the next word leads on, the empty one to the term that ends there."""
@@ -166,19 +150,6 @@ class _Match(NamedTuple):
     term: Term
 
 
-def fault_of(term: Term) -> str:
-    """Returns what is wrong with the texts of a term; empty if nothing is."""
-    for which, text in (("source", term.source), ("target", term.target)):
-        if not text.strip():
-            return f"{which} is empty"
-        if len(text) > MAX_CHARACTERS:
-            reason = f"has {len(text)} characters; at most {MAX_CHARACTERS} are allowed"
-            return f"{which} {reason}"
-    if (words := len(_words(term.source))) > MAX_WORDS:
-        return f"source has {words} words and signs; at most {MAX_WORDS} are allowed"
-    return ""
-
-
 def _longest(trie: _Trie, words: Sequence[str], begin: int) -> tuple[int, Term | None]:
     end, term = begin, None
     for place in range(begin, len(words)):
@@ -191,15 +162,4 @@ def _longest(trie: _Trie, words: Sequence[str], begin: int) -> tuple[int, Term |
 
 
 def _words(text: str) -> list[_Word]:
-    matches = _pattern().finditer(unicodedata.normalize("NFC", text))
-    return [_Word(match[0], *match.span(), match["within"] is None) for match in matches]
-
-
-@cache
-def _pattern() -> re.Pattern[str]:
-    characters = map(chr, range(_LAST_MARK + 1))
-    marks = "".join(each for each in characters if unicodedata.category(each)[0] == "M")
-    alone = f"{_UNSPACED}{_HANGUL}"
-    word = rf"(?:[^\W{alone}]++|(?![{alone}])[{marks}])++"
-    within = rf"(?P<within>(?<=[{_HANGUL}])[{_HANGUL}])"
-    return re.compile(rf"{word}|{within}|[{alone}]|\S")
+    return [_Word(word[0], *word.span(), word["within"] is None) for word in words_of(text)]

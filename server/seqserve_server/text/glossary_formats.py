@@ -6,13 +6,14 @@ entities, which could grow without bound, are refused.
 """
 
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import NamedTuple
 from xml.parsers import expat
 
 from seqserve.language_codes import Language, folded
-from seqserve_server.text.glossary import MAX_ENTRIES, GlossaryError, Label, Term, fault_of
+from seqserve.words import MAX_ENTRIES, entries_of, fault_of_term
+from seqserve_server.text.glossary import GlossaryError, Label, Term
 
 # Names in the second edition, which are the first of each, and in the third.
 _ROOTS = {"martif", "tbx"}
@@ -45,28 +46,20 @@ class _Word(NamedTuple):
 
 def tsv_entries(content: bytes) -> list[Term]:
     """Reads the entries; blank lines, and those that begin with ``#``, are left out."""
-    targets: dict[str, str] = {}
+    try:
+        entries = entries_of(_rows(content))
+    except ValueError as error:
+        raise GlossaryError(str(error)) from None
+    return [Term(source=source, target=target) for source, target in entries.items()]
+
+
+def _rows(content: bytes) -> Iterator[list[str]]:
     for number, encoded in enumerate(BytesIO(content.removeprefix(BOM_UTF8)), 1):
         try:
             line = encoded.decode()
         except UnicodeDecodeError:
             raise GlossaryError(f"line {number}: is not UTF-8") from None
-        if not line.strip() or line.startswith("#"):
-            continue
-        columns = [column.strip() for column in line.split("\t")]
-        if len(columns) != 2:
-            raise GlossaryError(
-                f"line {number}: has {len(columns)} columns, not two, a source and a target with a"
-                " tab between them"
-            )
-        source, target = columns
-        if fault := fault_of(Term(source=source, target=target)):
-            raise GlossaryError(f"line {number}: its {fault}")
-        if targets.setdefault(source, target) != target:
-            raise GlossaryError(f"line {number}: {source!r:.80} has another target before")
-        if len(targets) > MAX_ENTRIES:
-            raise GlossaryError(f"line {number}: {_TOO_MANY}")
-    return [Term(source=source, target=target) for source, target in targets.items()]
+        yield [] if line.startswith("#") else line.split("\t")
 
 
 def tbx_entries(content: bytes, label: Label) -> list[Term]:
@@ -153,7 +146,7 @@ class _Reader:
             return
         target = min(allowed, key=lambda word: word.rank).text
         for word in sources:
-            if fault := fault_of(Term(source=word.text, target=target)):
+            if fault := fault_of_term(word.text, target):
                 raise self._fault(f"has an entry whose {fault}")
             self.targets.setdefault(word.text, target)
             if len(self.targets) > MAX_ENTRIES:

@@ -50,11 +50,15 @@ async def test_a_prompt_is_a_source_and_its_completion_the_target(
 async def test_frame_of_vercels_sdk_is_no_part_of_the_source(
     client: AsyncClient, server: FakeServer
 ) -> None:
-    prompts = ["user:\na\n\nassistant:\n", "user:\nb", "c\n\nuser:\nd\n\nassistant:\n"]
-    got = await client.post(PATH, json={"prompt": prompts[0], "stop": ["\nuser:"]})
-    await client.post(PATH, json={"prompt": prompts[1:]})
-    assert got.json()["choices"][0]["text"] == "A"
-    assert [each.source for each in server.requests] == ["a", *prompts[1:]]
+    frame = "user:\na\n\nassistant:\nb\n\nassistant:\n"
+    texts = ["user:\nb", "c\n\nuser:\nd\n\nassistant:\n", f"{frame}e"]
+    got = await client.post(PATH, json={"prompt": frame, "stop": ["END", "\nuser:"]})
+    await client.post(PATH, json={"prompt": [*texts, "\n"], "stop": "\nuser:"})
+    # Not the SDK's, which has no message without its stop.
+    await client.post(PATH, json={"prompt": frame, "stop": "user:"})
+    assert got.json()["choices"][0]["text"] == "A\n\nASSISTANT:\nB"
+    sources = ["a\n\nassistant:\nb", *texts, "\n", frame]
+    assert [each.source for each in server.requests] == sources
 
 
 async def test_choices_of_several_prompts_are_numbered_in_order(

@@ -1,4 +1,7 @@
 import asyncio
+import errno
+import fcntl
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +13,7 @@ from tests.unit.gateway.translating import Translator
 from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve.v1 import model_pb2
+from seqserve_gateway import glossaries as module
 from seqserve_gateway.app import FORMS
 
 PAIRS = ["en-de"]
@@ -123,7 +127,12 @@ async def test_glossaries_of_one_name_are_dictionaries(
     assert listed == described
     assert (described["glossary_id"], described["dictionaries"]) == ("products", pairs)
     [dictionary] = entries[0].json()["dictionaries"]
-    assert (dictionary["source_lang"], dictionary["entries"]) == ("en", "a\tb\n")
+    assert dictionary == {
+        "source_lang": "en",
+        "target_lang": "de",
+        "entries": "a\tb\n",
+        "entries_format": "tsv",
+    }
     assert entries[1].status_code == 404
     assert "has no dictionary for ja to de" in entries[1].json()["message"]
 
@@ -189,15 +198,93 @@ async def test_changes_at_once_lose_nothing(writer: AsyncClient) -> None:
     assert dictionary["entry_count"] == 10
 
 
-async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
-    writer: AsyncClient, server: Translator
+async def test_change_waits_for_another_process(writer: AsyncClient, tmp_path: Path) -> None:
+    number = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(number, fcntl.LOCK_EX)
+    body = {"name": "a", "dictionaries": [TERMS]}
+    asked = asyncio.create_task(writer.post("/v3/glossaries", json=body))
+    assert not (await asyncio.wait([asked], timeout=0.3))[0]
+    assert len([*tmp_path.iterdir()]) == 1
+    os.close(number)
+    assert (await asked).status_code == 201
+
+
+async def test_change_that_cannot_be_stored_changes_nothing(
+    writer: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def write(path: Path, content: bytes) -> None:
+        if path.name.endswith("de-en.tsv"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.touch()
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    back = {**TERMS, "source_lang": "DE", "target_lang": "EN"}
+    body = {"name": "a", "dictionaries": [TERMS, back]}
+    answer = await writer.post("/v3/glossaries", json=body)
+    assert answer.status_code == 503
+    assert answer.json()["message"] == "glossaries cannot be stored: No space left on device"
+    assert len([*tmp_path.iterdir()]) == 1
+
+
+@pytest.mark.parametrize(("files", "entries"), [(500, 1), (10, 10_000)])
+async def test_full_folder_takes_no_more(
+    writer: AsyncClient, tmp_path: Path, files: int, entries: int
+) -> None:
+    for number in range(files):
+        (tmp_path / f"{number:016x}.a.en-de.tsv").write_text("a\tb\n" * entries)
+    body = {"name": "a", "dictionaries": [TERMS]}
+    answer = await writer.post("/v3/glossaries", json=body)
+    assert "there is no room" in answer.json()["message"]
+    assert len([*tmp_path.iterdir()]) == files + 1
+
+
+async def test_files_that_are_none_are_left_out(writer: AsyncClient, tmp_path: Path) -> None:
+    names = [f"{sign * 16}.a.en-de.tsv" for sign in "abc"]
+    (tmp_path / names[0]).mkdir()
+    os.mkfifo(tmp_path / names[1])
+    (tmp_path / names[2]).symlink_to("nowhere")
+    (tmp_path / f"{'d' * 16}.-d800--110000-.en-de.tsv").write_bytes(b"\xff\n")
+    made = await writer.post("/v3/glossaries", json={"name": "\U00100000", "dictionaries": [TERMS]})
+    listed = (await writer.get("/v3/glossaries")).json()["glossaries"]
+    assert made.json()["name"] == "\U00100000"
+    assert {each["name"] for each in listed} == {"house", "?-110000-", "\U00100000"}
+
+
+async def test_writing_needs_a_token_of_the_server(
+    writer: AsyncClient, server: Translator, tmp_path: Path
+) -> None:
+    server.has_tokens = True
+    answer = await writer.post("/v3/glossaries", json={"name": "a", "dictionaries": [TERMS]})
+    assert answer.status_code == 403
+    assert len([*tmp_path.iterdir()]) == 1
+
+
+async def test_glossary_is_not_used_once_it_is_deleted_or_unless_it_is_read(
+    writer: AsyncClient, server: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_READ_S", 0.1)
+    made = [(await writer.post("/v2/glossaries", json={"name": "a", **TERMS})).json() for _ in "ab"]
+    ids = [each["glossary_id"] for each in made]
+    # The server keeps its last glossary, even if the file is gone.
+    server.glossaries[0].name = ids[0].removesuffix(".en-de")
+    await writer.delete(f"/v2/glossaries/{ids[0]}")
+    body = {**TEXTS, "source_lang": "EN"}
+    answers = [await writer.post("/v2/translate", json={**body, "glossary_id": id_}) for id_ in ids]
+    assert [answer.status_code for answer in answers] == [404, 503]
+    assert "the server has not read it" in answers[1].json()["message"]
+
+
+async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
+    writer: AsyncClient, server: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.01)
     made = (await writer.post("/v2/glossaries", json={"name": "new", **TERMS})).json()
     assert (made["name"], made["entry_count"], made["ready"]) == ("new", 2, True)
     name = made["glossary_id"].removesuffix(".en-de")
     body = {**TEXTS, "source_lang": "EN", "glossary_id": name}
     asked = asyncio.create_task(writer.post("/v2/translate", json=body))
-    await asyncio.sleep(0.3)
+    while server.listings < 5:
+        await asyncio.sleep(0.01)
     assert not asked.done()
     server.glossaries.append(model_pb2.Glossary(name=name, source_language="en"))
     server.glossaries[-1].target_language = "de"
@@ -217,13 +304,20 @@ async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
         ({"dictionaries": [{**TERMS, "entries": ""}]}, "entries: a dictionary has 1 to"),
         ({"dictionaries": [{**TERMS, "source_lang": "../x"}]}, "source_lang: is no code"),
         ({"dictionaries": [{**TERMS, "entries_format": "tbx"}]}, "entries_format: must be one"),
-        ({"dictionaries": [{**TERMS, "entries": "a\n"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": "a\tb\n\nc\td\te"}]}, "entries: line 3: must be"),
-        ({"dictionaries": [{**TERMS, "entries": f"a\t{'b' * 257}"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": f"{'a.' * 17}\tb"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": f"{'茶' * 33}\tb"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": "a\tb\u2028c"}]}, "entries: line 1: must be"),
-        ({"dictionaries": [{**TERMS, "entries": "a\tb\na\tc"}]}, "entries: line 2: its source has"),
+        *(
+            ({"dictionaries": [{**TERMS, "entries": entries}]}, f"entries: {fault}")
+            for entries, fault in (
+                ("a\n", "line 1: has 1 columns"),
+                ("a\tb\n\nc\td\te", "line 3: has 3 columns"),
+                (f"a\t{'b' * 257}", "line 1: its target has 257 characters"),
+                (f"{'a.' * 17}\tb", "line 1: its source has 34 words"),
+                (f"{'茶' * 33}\tb", "line 1: its source has 33 words"),
+                (f"{'가' * 33}\tb", "line 1: its source has 33 words"),
+                ("a\tb\u2028c", "'b\\u2028c' has a control"),
+                ("a\tb\n\ufeffc\td", "'\\ufeffc' has a control"),
+                ("a\tb\na\tc", "line 2: 'a' has another target"),
+            )
+        ),
     ],
 )
 async def test_wrong_glossary_is_not_written(

@@ -14,6 +14,7 @@ from google.protobuf import json_format
 from seqserve.declarations import DECLARATIONS
 from seqserve.language_codes import folded
 from seqserve.v1 import generation_pb2
+from seqserve.words import fault_of_term
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.pairs import Leg
 from seqserve_server.contract.bounds import check_bounds
@@ -23,7 +24,7 @@ from seqserve_server.front.generate.languages import Affixes, affixes_of
 from seqserve_server.front.generate.records import Asked, Features, Options, has_prefix
 from seqserve_server.front.generate.rules import check_conflicts, check_pivot
 from seqserve_server.front.models.loaded_model import LoadedModel
-from seqserve_server.text.glossary import Glossary, fault_of
+from seqserve_server.text.glossary import Glossary
 from seqserve_server.text.splitting import DEFAULT_LANGUAGE, Segmentation
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -157,7 +158,7 @@ def tokenized_terms(
     """Tokenizes the target of each term; checks the texts, and that no source comes twice."""
     field, sources, targets = "options.terms", set(), []
     for term in terms:
-        if fault := fault_of(term):
+        if fault := fault_of_term(term.source, term.target):
             raise InvalidRequest(field, f"have one whose {fault}")
         if term.source in sources:
             reason = f"have the source {term.source!r:.80} twice; a source has one target"

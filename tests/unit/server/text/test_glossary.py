@@ -4,14 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqserve.words import MAX_ENTRIES, MAX_WORDS, fault_of_term
 from seqserve_server.text.glossary import (
-    MAX_ENTRIES,
-    MAX_WORDS,
     Glossary,
     GlossaryError,
     Label,
     Term,
-    fault_of,
 )
 
 LABEL = Label("products", "en", "de")
@@ -92,7 +90,7 @@ def test_too_many_entries_or_none_are_refused() -> None:
 
 
 def test_faults_of_terms() -> None:
-    assert fault_of(Term(source="a", target="b" * 256)) == ""
-    assert fault_of(Term(source=" ", target="b")) == "source is empty"
-    assert "33 words and signs" in fault_of(Term(source="a " * (MAX_WORDS + 1), target="b"))
-    assert fault_of(Term(source="a", target="b" * 257)).startswith("target has 257 characters")
+    assert fault_of_term("a", "b" * 256) == ""
+    assert fault_of_term(" ", "b") == "source is empty"
+    assert "33 words and signs" in fault_of_term("a " * (MAX_WORDS + 1), "b")
+    assert fault_of_term("a", "b" * 257).startswith("target has 257 characters")

@@ -2,7 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from seqserve_server.text.glossary import MAX_ENTRIES, GlossaryError, Label
+from seqserve.words import MAX_ENTRIES
+from seqserve_server.text.glossary import GlossaryError, Label
 from seqserve_server.text.glossary_formats import tbx_entries, tsv_entries
 
 SECOND = """<?xml version="1.0"?>
