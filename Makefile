@@ -165,7 +165,7 @@ clean: ## Remove what the verbs made, but not runs/ and models/.
 
 $(VENV)/.ready: pyproject.toml
 	$(new_enough)
-	@echo 'Installing torch and all tools into $(VENV), once: 1.8 GB, some minutes without a word from pip.'
+	@echo 'Installing torch and all tools into $(VENV), once: 2.1 GB, some minutes without a word from pip.'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)

@@ -4,6 +4,7 @@
 model, the sentences and the scales.
 """
 
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -97,6 +98,7 @@ def write_artifact(
     """
     place = new_place(repository, description.name, description.version)
     with atomic_folder(place) as folder:
+        _tell(f"{description.name}/{description.version}: writing ONNX graphs")
         model = rounding.apply(open_model())
         manifest = write_model(model, tokenizer, description, rounding.record, folder)
         del model
@@ -133,6 +135,11 @@ def serve_once(folder: Path, held_out: HeldOut) -> None:
         recommend_small_letters(offline, folder)
 
 
+def _tell(stage: str) -> None:
+    """Says what a long work does now, where its result does not go."""
+    print(f"seqserve: {stage}", file=sys.stderr, flush=True)
+
+
 def prove(
     open_model: OpenModel, rounding: Rounding, held_out: HeldOut, manifest: Manifest, folder: Path
 ) -> Manifest:
@@ -141,6 +148,7 @@ def prove(
     Raises:
         ParityError: They differ by more than rounding explains.
     """
+    _tell(f"torch and the artifact decode {len(held_out.pairs):,} sentences")
     proof = verify(
         lambda: rounding.apply(open_model()),
         folder,

@@ -70,8 +70,8 @@ _HEADERS = {
 
 
 _OTHER_SITE = """\
-requests of other sites are not answered, but those that the option --cors-origin of `seqserve
-gateway` names, as --cors-origin https://example.com
+pages of other sites may call only if `seqserve gateway --cors-origin` names their origin, such as
+https://example.com
 """
 _TIMEOUT_S = 2.0
 _READY_S = 1.0

@@ -47,7 +47,7 @@ _ADDED: dict[str, Schema] = {
 }
 """Members of answers in addition to the message."""
 _CLIENTS = {
-    "v1": ("Any HTTP client", "Strict JSON over every call that reads: all options and answers."),
+    "v1": ("Any HTTP client", "JSON with every option and answer; unknown fields are refused."),
     "LibreTranslate": (
         "LibreTranslate and DeepLX",
         "The address of the service is <code>{address}</code>, the address of DeepLX"

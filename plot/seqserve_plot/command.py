@@ -37,8 +37,8 @@ examples:
   seqserve plot attention "The coffee tastes good." --artifact models/en-de/2 --out heads.svg
   seqserve plot training runs/en-de --out training.png
 
-The text of an SVG is drawn with the fonts of who looks at it. A PNG needs a font that has its
-letters; for Korean install fonts-nanum or fonts-noto-cjk."""
+The text of an SVG is drawn with the viewer's fonts. A PNG needs a font that has its letters; for
+Korean install fonts-nanum or fonts-noto-cjk."""
 
 
 class Drawing(Protocol):

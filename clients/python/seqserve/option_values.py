@@ -131,7 +131,7 @@ def _pairs(parts: list[str], source: str) -> dict[str, str]:
         if not equals:
             raise OptionError(f"{source}: {part!r} has no = between two texts")
         if pairs.setdefault(key, value) != value:
-            raise OptionError(f"{source}: {key!r} is given twice, and not alike")
+            raise OptionError(f"{source}: {key!r} is given twice, with different values")
     return pairs
 
 

@@ -37,9 +37,13 @@ def family_of(checkpoint: Checkpoint) -> Family:
     config = checkpoint.config
     model_type = config.text("model_type", "")
     if model_type not in FAMILIES:
+        if config.path.with_name("recipe.json").exists():
+            raise CheckpointError(
+                f"{checkpoint.folder}: is a training run of seqserve; `seqserve export` converts it"
+            )
         raise CheckpointError(
             f"{config.path}: model_type {model_type!r} is not supported; known are"
-            f" {', '.join(FAMILIES)}"
+            f" {', '.join([*FAMILIES][:-2])}"
         )
     if config.has("quantization_config"):
         raise CheckpointError(

@@ -102,6 +102,11 @@ def convert_m2m100(path: Path, rows: int) -> tokenizers.Tokenizer:
     is_wmt21 = read_settings(path.parent).get("language_codes") == "wmt21"
     languages = [f"__{code}__" for code in LANGUAGES["wmt21" if is_wmt21 else "m2m100"]]
     tokens = in_order_of_ids(vocabulary, read_object(vocabulary)) + languages
+    if 0 < rows < len(tokens):
+        raise CheckpointError(
+            f"{vocabulary}: has {len(tokens):,} tokens with those of {len(languages)} languages,"
+            f" but the model has only {rows:,} embeddings"
+        )
     added = with_added(path.parent, tokens, rows)
     special = {*_CONTROLS, *languages, *added.hidden}
     return segmenter(path, read_pieces(path), added.tokens, special, added.symbols, rows)

@@ -105,7 +105,9 @@ def test_an_error_in_a_value_names_the_flag_or_variable() -> None:
         read(SEQSERVE_WORDS="don't")
     with pytest.raises(OptionError, match="--pairs: 'ab' has no = between two texts"):
         read("--pairs", "a=b", "--pairs", "ab")
-    with pytest.raises(OptionError, match="SEQSERVE_PAIRS: 'a' is given twice, and not alike"):
+    with pytest.raises(
+        OptionError, match="SEQSERVE_PAIRS: 'a' is given twice, with different values"
+    ):
         read(SEQSERVE_PAIRS="a=b a=c")
 
 

@@ -62,7 +62,9 @@ def test_run_becomes_a_proven_artifact(
     options += ["--recommend", "beam_size=4", "--recommend", "segmentation=lines"]
     assert export(*options) == 0
     place = tmp_path / "models" / "tiny" / "1"
-    output = capsys.readouterr().out
+    output, stages = capsys.readouterr()
+    assert "seqserve: tiny/1: writing ONNX graphs\n" in stages
+    assert "seqserve: torch and the artifact decode 20 sentences\n" in stages
     assert "sentences equal       20 of 20" in output
     assert f"{place} (fp32, 0." in output
     assert " MB): ready to serve; try: seqserve serve --model-repository " in output

@@ -193,6 +193,13 @@ def test_a_misfit_of_settings_is_named(folder: Path, changes: dict[str, Any], me
         load(Checkpoint(folder))
 
 
+def test_a_training_run_needs_no_import(folder: Path) -> None:
+    change_json(folder / "config.json", model_type=None)
+    (folder / "recipe.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="training run of seqserve; `seqserve export` conv"):
+        load(Checkpoint(folder))
+
+
 @pytest.mark.parametrize("size", [0, 1])
 def test_heads_of_another_size_are_refused(copy_checkpoint: CopyCheckpoint, size: int) -> None:
     """Though widened to eight numbers they would fit."""

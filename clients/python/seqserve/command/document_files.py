@@ -47,6 +47,8 @@ class SourceFile:
         is_standard_input = path == STANDARD_INPUT
         self.name = "standard input" if is_standard_input else label_of(path, option)
         self._is_strict = is_strict
+        if is_standard_input and sys.stdin.isatty():
+            print("seqserve: reading lines; end with Ctrl-D", file=sys.stderr)
         try:
             # Not sys.stdin: a thread that waits for it would block the end of the program.
             data = open(0 if is_standard_input else path, "rb", closefd=not is_standard_input)  # noqa: SIM115

@@ -207,8 +207,6 @@ def _lines(
     options: GenerateCommandOptions, writer: AnswerWriter | None = None
 ) -> Iterator[Passage]:
     path = options.file or STANDARD_INPUT
-    if path == STANDARD_INPUT and sys.stdin.isatty():
-        print("seqserve: reading lines, answering each; end with Ctrl-D", file=sys.stderr)
     lines = SourceFile(path, option="--file", newline="\n", is_strict=False)
     with closing(lines):
         if lines.encoding != "utf-8":

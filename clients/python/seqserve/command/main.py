@@ -79,7 +79,6 @@ call a running server:
   seqserve generate --file source.txt > target.txt
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve load --request-rate 50
-  seqserve plan --rate 200 --p99-ms 300
 
 make a model and serve it:
   seqserve prepare --numbers 20000 --out data/numbers.tsv
@@ -105,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name == "help" and rest:
+        name, rest = rest[0], ["--help"]
     if name in ("-h", "--help", "help"):
         print(_HELP)
         return 0

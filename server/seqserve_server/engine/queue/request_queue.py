@@ -134,10 +134,11 @@ class Admission:
             # It may wait for as long as it takes, however long that is.
             return None
         wait_s = self._wait_s(request)
+        reason = f"it would wait for about {wait_s:.3g} s"
         if wait_s > _MARGIN * left_s:
-            return Bound.DEADLINE, f"it would wait for about {wait_s:.3g} s, beyond its deadline"
+            return Bound.DEADLINE, f"{reason}, beyond its deadline or time limit"
         if wait_s > max_wait_s:
-            return Bound.WAIT, f"it would wait for about {wait_s:.3g} s"
+            return Bound.WAIT, reason
         return None
 
     def _max_wait_s(self, request: Request) -> float:

@@ -43,15 +43,15 @@ class Scanner:
         """Adds all versions in the folder; this first scan needs no second one. Blocks."""
         if not self._folder.is_dir():
             raise OptionError(
-                f"--model-repository: {self._folder} is not a folder; `seqserve models fetch`"
-                " and `seqserve export` make one"
+                f"--model-repository: {self._folder} is not a folder; `seqserve import`, `seqserve"
+                " export` and `seqserve models fetch` make one"
             )
         try:
             self._seen = self._read() or {}
         except OSError as error:
             raise OptionError(f"--model-repository: {self._folder}: {error.strerror}") from None
         if not self._seen:
-            hint = "`seqserve models fetch` and `seqserve export` put one there"
+            hint = "`seqserve import`, `seqserve export` and `seqserve models fetch` put one there"
             if any(self._folder.glob(f"*/{manifest.FILE}")):
                 parent = self._folder.absolute().parent
                 hint = f"it is the folder of a model, and {parent} is its repository"

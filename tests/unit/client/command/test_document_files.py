@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +35,17 @@ def test_lines_and_encoding(tmp_path: Path, written: str, given: str, mark: bool
     with closing(SourceFile(path, given)) as source:
         assert "".join(source) == text
         assert (source.encoding, source.mark) == (written, "\ufeff" * mark)
+
+
+def test_a_terminal_is_told_that_lines_are_read() -> None:
+    program = "import pathlib as p, seqserve.command.document_files as d"
+    terminal, inner = os.openpty()
+    os.write(terminal, b"a\nb\n\x04")
+    with os.fdopen(terminal), os.fdopen(inner) as typed:
+        run = [sys.executable, "-c", f"{program}; print(*d.SourceFile(p.Path('-')), end='')"]
+        ended = subprocess.run(run, stdin=typed, capture_output=True, text=True, timeout=20)
+    assert ended.stdout == "a\n b\n"
+    assert ended.stderr == "seqserve: reading lines; end with Ctrl-D\n"
 
 
 def test_lines_keep_their_ends(tmp_path: Path) -> None:

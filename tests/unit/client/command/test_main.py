@@ -52,6 +52,13 @@ def test_the_overview_shows_commands_and_examples(
     assert max(len(line) for line in shown.splitlines()) <= 100
 
 
+def test_help_names_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: seqserve version")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"seqserve {__version__}\n"

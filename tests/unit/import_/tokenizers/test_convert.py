@@ -164,6 +164,14 @@ def test_pieces_without_an_id_are_unknown(tmp_path: Path) -> None:
     assert tokenizer.unk_id in ids
 
 
+def test_m2m100_without_embeddings_of_its_languages(tmp_path: Path) -> None:
+    folder = checkpoints.m2m100(tmp_path, checkpoints.spm("bpe"))
+    size = convert(folder, "m2m_100").get_vocab_size()
+    assert convert(folder, "m2m_100", size).get_vocab_size() == size
+    with pytest.raises(CheckpointError, match=rf"languages, .* only {size - 1:,} embeddings"):
+        convert(folder, "m2m_100", size - 1)
+
+
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def nllb(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     file = checkpoints.spm(request.param)
