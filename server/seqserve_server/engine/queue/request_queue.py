@@ -129,7 +129,10 @@ class Admission:
         )
 
     def _too_long_wait(self, request: Request, now_s: float) -> tuple[Bound, str] | None:
-        max_wait_s, left_s = self._max_wait_s(request), request.spec.begin_by_s - now_s
+        spec, max_wait_s = request.spec, self._max_wait_s(request)
+        # When the time limit of a text comes, it ends with the sentences that are done by then.
+        begin_by_s = (spec.deadline_s or math.inf) if spec.is_bulk else spec.begin_by_s
+        left_s = begin_by_s - now_s
         if max_wait_s == left_s == math.inf:
             # It may wait for as long as it takes, however long that is.
             return None

@@ -9,6 +9,7 @@ import pytest
 from tests.clock import Clock
 
 from seqserve_server.contract.errors import Bound, Draining, QueueFull
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
@@ -335,6 +336,19 @@ def test_request_that_would_come_too_late_is_refused_at_once() -> None:
     late = request(arrived_s=clock.now_s, time_limit_s=3.0)
     assert refusal(scheduler, late).bound is Bound.DEADLINE
     scheduler.submit(request(deadline_s=clock.now_s + 4.0))  # It is not sure to be late.
+
+
+def test_one_of_many_may_wait_for_its_time_limit_but_not_for_its_deadline() -> None:
+    scheduler, clock = paced(0.5)
+    submitted(scheduler, *[3] * 9)
+    limited = request(arrived_s=clock.now_s, time_limit_s=3.0, is_bulk=True)
+    scheduler.submit(limited)
+    late = request(deadline_s=clock.now_s + 1.0, is_bulk=True)
+    assert refusal(scheduler, late).bound is Bound.DEADLINE
+    assert scheduler.expire(clock.now_s + 3.0) == [limited]
+    assert limited.expired(clock.now_s + 3.0) == Finished(
+        [Hypothesis([], None, StopReason.TIME_LIMIT)]
+    )
 
 
 def test_nothing_is_refused_for_waiting_while_slots_are_free() -> None:
