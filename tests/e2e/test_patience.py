@@ -64,7 +64,7 @@ def test_a_job_outlives_a_restart_of_the_server(
         assert disturbed.wait() == 0
     assert disturbed.answers == expected
     # This model has not learnt anything; the faults of its answers are reported too.
-    lost, back = (each for each in disturbed.reports if not each.startswith("seqserve: line "))
+    lost, back = (each for each in disturbed.reports if not each.startswith("seqserve: line"))
     assert lost.startswith(f"seqserve: 127.0.0.1:{port} is not available, waiting for it: ")
     assert back == f"seqserve: 127.0.0.1:{port} is available again"
 

@@ -72,8 +72,9 @@ ONCE = (
     *("subtitles:_NUMBER", "table:pattern"),
 )
 
-STEEPEST = 1.6
-"""Exponent of the growth; a linear pattern has 1, and a quadratic one 2."""
+STEEPEST, CERTAIN = 1.6, 3.0
+"""Exponents of the growth; a linear pattern has 1, and a quadratic one 2."""
+MEASUREMENTS = 6
 # Below it, time says nothing of growth.
 LEAST_S = 0.004
 IS_SEARCH = not settings.default.derandomize
@@ -194,8 +195,13 @@ def growth(use: Use, make: Callable[[int], str]) -> float:
     for length in LENGTHS:
         if least_s(length, 1) >= LEAST_S:
             before = max((each for each in LENGTHS if 3 * each <= length), default=1)
-            ratio = least_s(length, 3) / least_s(before, 3)
-            exponent = math.log(ratio) / math.log(length / before)
+            exponent = math.inf
+            # What else runs on the machine makes one of them look steep, but not each.
+            for _ in range(MEASUREMENTS):
+                ratio = least_s(length, 3) / least_s(before, 3)
+                exponent = min(exponent, math.log(ratio) / math.log(length / before))
+                if not STEEPEST < exponent < CERTAIN:
+                    break
             if exponent > STEEPEST:
                 return exponent
     return 0.0

@@ -245,7 +245,7 @@ def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
         ({"a/metadata.json": b"{}", "b/metadata.json": b"{}"}, "has no metadata.json, or several"),
         ({"p/metadata.json": b"[]", "p/model/model.bin": b""}, "is not a JSON object|is damaged"),
         ({"p/metadata.json": b'{"type": "sbd"}'}, "is not a checkpoint"),
-        ({"p/metadata.json": b"{}", "p/bomb": bytes(1 << 20)}, "2 parts of 1,048,578 bytes: too"),
+        ({"p/metadata.json": b"{}", "p/bomb": bytes(1 << 20)}, "2 parts .* 65,536 can be read"),
     ],
 )
 def test_what_is_no_package_is_refused(
