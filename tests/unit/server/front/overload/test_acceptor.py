@@ -45,11 +45,13 @@ def open_admission(peer_of: Callable[[Any], str] = lambda context: "peer") -> Ad
 
 @asynccontextmanager
 async def started(
-    *arguments: tuple[str, int], admission: Admission | None = None
+    *arguments: tuple[str, int],
+    admission: Admission | None = None,
+    servicer: Servicer | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
     """A server that admits up to 256 calls at a time, and a stub."""
     server: Any = new_server(admission or open_admission(), [], arguments)
-    generation_pb2_grpc.add_GenerationServiceServicer_to_server(Servicer(), server)
+    generation_pb2_grpc.add_GenerationServiceServicer_to_server(servicer or Servicer(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -237,22 +239,14 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     reading = Reading()
     peers = cycle([f"peer {number}" for number in range(callers)])
     admission = Admission(lambda context: next(peers), refuse, max_message_bytes=1 << 20, slots=0)
-    server: Any = new_server(admission, [], [])
-    generation_pb2_grpc.add_GenerationServiceServicer_to_server(reading, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
-            large = generation_pb2.GenerateRequest(source="a" * 900 * KB)
-            calls = [stub.Generate(large) for _ in range(100)]
-            share = 64 // (callers + 1)
-            await until(lambda: reading.now == callers * share)
-            reading.may_end.set()
-            assert await ends(calls) == {"OK": 100}
+    async with started(admission=admission, servicer=reading) as (_, stub):
+        large = generation_pb2.GenerateRequest(source="a" * 900 * KB)
+        calls = [stub.Generate(large) for _ in range(100)]
+        share = 64 // (callers + 1)
+        await until(lambda: reading.now == callers * share)
+        reading.may_end.set()
+        assert await ends(calls) == {"OK": 100}
         await until(lambda: not admission.messages.reserved_bytes)
-    finally:
-        await server.stop(0)
     assert reading.most == callers * share
     # In turn, also where one caller's calls wait alone.
     assert Counter(reading.served) == {f"peer {each}": 100 // callers for each in range(callers)}
