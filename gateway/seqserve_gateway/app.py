@@ -165,7 +165,8 @@ class Guard:
     IP addresses cannot be rebound, so all are allowed. So are requests without a host, such as
     checks of balancers, because browsers send one. Scripts and pictures of another site may not
     send requests, which would take the places of calls, unless the origin of the site is named:
-    browsers say where a request comes from, and only navigation may come from elsewhere.
+    browsers say where a request comes from, and only links may come from elsewhere. The forms of
+    another site may not, since a form could create a glossary.
 
     Sources: Jackson et al. 2007, "Protecting Browsers from DNS Rebinding Attacks", section 5.2;
     W3C, "Fetch Metadata Request Headers".
@@ -198,7 +199,7 @@ class Guard:
             # RFC 9112, section 3.2. A proxy in front may believe another one of them.
             app = PlainTextResponse("a request names one host\n", 400)
         is_welcome = "*" in self._origins or headers.get("origin") in self._origins
-        if _is_of_another_site(headers) and not is_welcome:
+        if _is_of_another_site(scope["method"], headers) and not is_welcome:
             app = PlainTextResponse(_OTHER_SITE, 403)
         await app(scope, receive, confined)
 
@@ -210,9 +211,10 @@ class Guard:
         return name in self._names or address_in(name) is not None
 
 
-def _is_of_another_site(headers: Headers) -> bool:
+def _is_of_another_site(method: str, headers: Headers) -> bool:
     is_own = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
-    return not is_own and headers.get("sec-fetch-mode") != "navigate"
+    is_link = headers.get("sec-fetch-mode") == "navigate" and method in ("GET", "HEAD")
+    return not is_own and not is_link
 
 
 def _refusal(host: str) -> ASGIApp:
