@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from seqserve.documents import html
 from seqserve.documents.archive import check, opened, parser_within, rewrite, text_of, texts_of
 from seqserve.documents.attributes import UNKNOWN, Languages
-from seqserve.documents.formats import ARCHIVES, FALLBACKS, format_of, parser_of
+from seqserve.documents.formats import ARCHIVES, MARKUP, encoding_of, format_of, parser_of
 from seqserve.documents.passage import (
     Link,
     ParseError,
@@ -152,8 +152,9 @@ def write_file(
     assert job.content is not None
     kind, packed = format_of(Path(job.form)), io.BytesIO()
     if kind not in ARCHIVES:
-        _, mark, encoding = decoded(job.content, FALLBACKS.get(kind, ""))
-        return (mark + texts[job.form]).encode(encoding), facts
+        _, mark, encoding = decoded(job.content, encoding_of(kind, job.content))
+        errors = "xmlcharrefreplace" if kind in MARKUP else "strict"
+        return (mark + texts[job.form]).encode(encoding, errors), facts
     with (
         opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as source,
         zipfile.ZipFile(packed, "w") as archive,
@@ -211,7 +212,7 @@ def _opened(job: Job) -> tuple[Callable[[str], Iterable[Passage]], Mapping[str, 
     kind = format_of(Path(job.form))
     parser = parser_of(kind, languages=job.languages)
     if kind not in ARCHIVES:
-        texts = {job.form: decoded(job.content, FALLBACKS.get(kind, ""))[0]}
+        texts = {job.form: decoded(job.content, encoding_of(kind, job.content))[0]}
         return lambda text: parser(io.StringIO(text, "")), texts
     with opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as archive:
         own_parts = texts_of(kind, archive)

@@ -28,7 +28,7 @@ class SourceFile:
         self,
         path: Path,
         encoding: str = "utf-8",
-        fallback: str = "",
+        told: Callable[[bytes], str] | None = None,
         *,
         option: str = "",
         newline: Literal["", "\n"] = "",
@@ -38,7 +38,8 @@ class SourceFile:
 
         Args:
             encoding: Its encoding, unless a byte order mark tells.
-            fallback: Encoding of a file that is not UTF-8 and has no byte order mark.
+            told: Finds the encoding in the content of a file without a byte order mark, unless
+                ``encoding`` is another one than UTF-8.
             option: Begins the messages of errors, if the path is not standard input.
             newline: The line separator: only ``"\n"``, or also ``"\r"`` if empty.
             is_strict: Whether bytes that are not in the encoding are an error; otherwise they
@@ -57,10 +58,10 @@ class SourceFile:
             is_text = isinstance(error, FileNotFoundError) and not option and " " in self.name
             hint = "; `seqserve generate` takes texts" if is_text else ""
             raise OptionError(f"{self.name}: {error.strerror}{hint}") from None
-        told = marked(self._head)
-        if fallback and encoding == "utf-8" and can_be_read_twice(path):
-            encoding = _encoding_of(path, fallback)
-        self.encoding, self.mark = told or encoding, MARK if told else ""
+        if told is not None and encoding == "utf-8" and can_be_read_twice(path):
+            encoding = told(path.read_bytes())
+        mark = marked(self._head)
+        self.encoding, self.mark = mark or encoding, MARK if mark else ""
         try:
             self._lines = io.TextIOWrapper(
                 data, self.encoding, errors="surrogateescape", newline=newline
@@ -106,16 +107,6 @@ def not_utf8(encoding: str) -> str:
 def can_be_read_twice(path: Path) -> bool:
     """Returns whether a path is a regular file, whose passages can be counted beforehand."""
     return path != STANDARD_INPUT and path.is_file()
-
-
-def _encoding_of(path: Path, fallback: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            while file.read(1 << 16):
-                pass
-    except UnicodeDecodeError:
-        return fallback
-    return "utf-8"
 
 
 @contextmanager

@@ -32,9 +32,11 @@ from seqserve.documents.archive import format_of_file, opened, parser_within, re
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.formats import (
     ARCHIVES,
-    FALLBACKS,
+    MARKUP,
     PAGES,
+    TELLING,
     Format,
+    encoding_of,
     format_of,
     is_named_as_document,
     parser_of,
@@ -204,12 +206,14 @@ class _Translator:
             self._archive(file, kind, parser, facts)
             return
         is_shown = is_terminal(sys.stderr) and (out is not None or not sys.stdout.isatty())
-        opened_file = partial(SourceFile, file, options.encoding, FALLBACKS.get(kind, ""))
+        told = partial(encoding_of, kind) if kind in TELLING else None
+        opened_file = partial(SourceFile, file, options.encoding, told)
         with closing(opened_file()) as source:
             facts["encoding"] = source.encoding
             with document_output(out, source, facts) as (write, journal):
                 label, encoding = f"{source.name}: line", source.encoding
                 writer = DocumentWriter(label=label, encoding=encoding, output=write)
+                writer.has_references = kind in MARKUP
                 writer.journal = journal
                 total = None
                 if is_shown and can_be_read_twice(file):

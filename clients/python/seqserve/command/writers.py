@@ -240,6 +240,8 @@ class DocumentWriter(Writer):
 
     encoding: str
     """Encoding of the document."""
+    has_references: bool = False
+    """Whether characters that the encoding lacks can be written as references."""
     output: Callable[[str], object]
     """A stream to write to."""
     journal: Journal | None = None
@@ -262,7 +264,7 @@ class DocumentWriter(Writer):
             self._fail(passage, str(outcome))
         elif outcome is None:
             known = self._known(passage) if passage.has_words else None
-            text = passage.source if known is None else passage.written(known)
+            text = passage.source if known is None else self._encodable(passage.written(known))
             best, warnings = (known.text, known.warnings) if known else (None, ())
             self.totals.add(passage, best, self.part, warnings)
             self.output(passage.before + text)
@@ -273,9 +275,8 @@ class DocumentWriter(Writer):
         if translation.fault:
             self._fail(passage, translation.fault)
             return
-        text = passage.written(translation)
         try:
-            text.encode(self.encoding)
+            text = self._encodable(passage.written(translation))
         except UnicodeEncodeError as error:
             unknown = error.object[error.start]
             self._fail(passage, f"its translation has {unknown!r}, not in {self.encoding}")
@@ -286,6 +287,10 @@ class DocumentWriter(Writer):
         for warning in translation.warnings:
             self.report(passage.line, warning)
         self.output(passage.before + text)
+
+    def _encodable(self, text: str) -> str:
+        errors = "xmlcharrefreplace" if self.has_references else "strict"
+        return text.encode(self.encoding, errors).decode(self.encoding)
 
     def _known(self, passage: Passage) -> Translation | None:
         known = None if self.journal is None else self.journal.get(passage.text)

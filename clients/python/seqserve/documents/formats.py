@@ -1,5 +1,8 @@
 """The formats of documents, and which one a file has."""
 
+import codecs
+import re
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from importlib import import_module
@@ -92,10 +95,49 @@ def is_named_as_document(path: Path) -> bool:
     return bool(path.suffix) and path.suffix.lower() in _SUFFIXES
 
 
-FALLBACKS = {Format.PROPERTIES: "iso-8859-1"}
-"""Encodings of files that are not UTF-8, where the format tells."""
+MARKUP = {Format.HTML, Format.ANDROID, Format.RESX, Format.XLIFF}
+"""Formats that may declare an encoding, and that write any character as a reference."""
+TELLING = MARKUP | {Format.PROPERTIES}
+"""Formats that tell the encoding of a file, see :func:`encoding_of`."""
+_DECLARATION = re.compile(
+    rb"""\s*<\?xml\b[^>]*?\bencoding\s*=\s*["']([\w.:-]+)|.*?<meta\b[^>]*?\bcharset\s*=\s*["']?([\w.:-]+)""",
+    re.IGNORECASE | re.DOTALL,
+)
+_DECLARED_BYTES = 1024
+_ASCII = "".join(map(chr, range(128)))
+# Pages that declare one of these mean windows-1252. Source: Encoding Standard, section 4.2.
+_WESTERN = {"ascii", "iso8859-1"}
 PAGES = {Format.HTML, Format.ARB, Format.PO, Format.XLIFF, *ARCHIVES}
 """Formats whose documents name their language."""
+
+
+def encoding_of(kind: Format, content: bytes) -> str:
+    """Returns the encoding of a whole file without a byte order mark.
+
+    A file with other characters than those of ASCII is UTF-8 if it can be. Otherwise a file of
+    Java is ISO 8859-1, and a page or a file of XML has the encoding that it declares.
+
+    Sources: HTML Living Standard, section 13.2.3.2; XML 1.0, section 4.3.3.
+    """
+    told = "iso-8859-1" if kind is Format.PROPERTIES and not content.isascii() else "utf-8"
+    if kind in MARKUP and (declared := _DECLARATION.match(content[:_DECLARED_BYTES])):
+        told = _known(*declared.groups(b""))
+    if not content.isascii():
+        with suppress(UnicodeDecodeError):
+            content.decode()
+            return "utf-8"
+    return told
+
+
+def _known(of_xml: bytes, of_page: bytes) -> str:
+    with suppress(LookupError, UnicodeError):
+        name = codecs.lookup((of_xml or of_page).decode()).name
+        if of_page and name in _WESTERN:
+            return "cp1252"
+        # The markup around the declaration is ASCII, so what it declares must contain ASCII.
+        if _ASCII.encode(name, "xmlcharrefreplace") == _ASCII.encode():
+            return name
+    return "utf-8"
 
 
 def parser_of(

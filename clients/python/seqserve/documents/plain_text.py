@@ -117,10 +117,8 @@ def unmarked(head: bytes) -> str:
     return next((name for name, pattern in _UNMARKED.items() if pattern.match(head)), "")
 
 
-def decoded(content: bytes, fallback: str = "") -> tuple[str, str, str]:
-    """Decodes a whole text, which is UTF-8 unless a byte order mark tells otherwise.
-
-    If it is not UTF-8, it has the encoding ``fallback``, if that is given.
+def decoded(content: bytes, encoding: str = "utf-8") -> tuple[str, str, str]:
+    """Decodes a whole text, which has this encoding unless a byte order mark tells otherwise.
 
     Returns:
         The text without its mark, the mark or nothing, and the encoding to write it back in.
@@ -129,12 +127,10 @@ def decoded(content: bytes, fallback: str = "") -> tuple[str, str, str]:
         OptionError: It is not in that encoding, or has a NUL character, so it is not text.
     """
     told = marked(content)
-    encoding = told or "utf-8"
+    encoding = told or encoding
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        if fallback and not told:
-            return content.decode(fallback), "", fallback
         reason = f"is not {encoding}: {error.reason} at byte {error.start}; convert it to UTF-8"
         raise OptionError(reason) from None
     if "\0" in text:

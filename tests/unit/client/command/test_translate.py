@@ -165,6 +165,17 @@ def test_what_the_encoding_lacks_is_reported(seqserve: Run, tmp_path: Path) -> N
     assert out.read_bytes() == "A\nÿ\n".encode("latin-1")
 
 
+@pytest.mark.parametrize("text", ["plain", "caf\xe9 \xff"])
+def test_a_page_keeps_the_encoding_that_it_declares(
+    seqserve: Run, tmp_path: Path, text: str
+) -> None:
+    path, out = tmp_path / "a.html", tmp_path / "b.html"
+    page = "<meta charset=iso-8859-7><p>{}</p>"
+    path.write_bytes(page.format(text).encode("iso8859-7", "xmlcharrefreplace"))
+    assert seqserve("translate", path, "-o", out) == (0, "", "")
+    assert out.read_bytes() == page.format(text.upper()).encode("iso8859-7", "xmlcharrefreplace")
+
+
 TAGGED = "<p>so <b>red</b></p>\n<p>plain</p>\n"
 
 
