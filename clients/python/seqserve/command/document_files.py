@@ -11,6 +11,7 @@ from typing import Literal
 
 from seqserve.command import process
 from seqserve.command.journal import Journal
+from seqserve.documents.formats import TELLING, Format, encoding_of
 from seqserve.documents.plain_text import HEAD_BYTES, MARK, marked, undecoded, unmarked
 from seqserve.documents.report import Report
 from seqserve.errors import OptionError
@@ -28,7 +29,7 @@ class SourceFile:
         self,
         path: Path,
         encoding: str = "utf-8",
-        told: Callable[[bytes], str] | None = None,
+        kind: Format = Format.TEXT,
         *,
         option: str = "",
         newline: Literal["", "\n"] = "",
@@ -38,8 +39,7 @@ class SourceFile:
 
         Args:
             encoding: Its encoding, unless a byte order mark tells.
-            told: Finds the encoding in the content of a file without a byte order mark, unless
-                ``encoding`` is another one than UTF-8.
+            kind: Its format, which may tell another encoding than UTF-8.
             option: Begins the messages of errors, if the path is not standard input.
             newline: The line separator: only ``"\n"``, or also ``"\r"`` if empty.
             is_strict: Whether bytes that are not in the encoding are an error; otherwise they
@@ -58,8 +58,8 @@ class SourceFile:
             is_text = isinstance(error, FileNotFoundError) and not option and " " in self.name
             hint = "; `seqserve generate` takes texts" if is_text else ""
             raise OptionError(f"{self.name}: {error.strerror}{hint}") from None
-        if told is not None and encoding == "utf-8" and can_be_read_twice(path):
-            encoding = told(path.read_bytes())
+        if kind in TELLING and encoding == "utf-8" and can_be_read_twice(path):
+            encoding = encoding_of(kind, path.read_bytes())
         mark = marked(self._head)
         self.encoding, self.mark = mark or encoding, MARK if mark else ""
         try:

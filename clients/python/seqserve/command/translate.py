@@ -34,9 +34,7 @@ from seqserve.documents.formats import (
     ARCHIVES,
     MARKUP,
     PAGES,
-    TELLING,
     Format,
-    encoding_of,
     format_of,
     is_named_as_document,
     parser_of,
@@ -206,8 +204,7 @@ class _Translator:
             self._archive(file, kind, parser, facts)
             return
         is_shown = is_terminal(sys.stderr) and (out is not None or not sys.stdout.isatty())
-        told = partial(encoding_of, kind) if kind in TELLING else None
-        opened_file = partial(SourceFile, file, options.encoding, told)
+        opened_file = partial(SourceFile, file, options.encoding, kind)
         with closing(opened_file()) as source:
             facts["encoding"] = source.encoding
             with document_output(out, source, facts) as (write, journal):
