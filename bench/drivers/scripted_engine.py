@@ -19,9 +19,9 @@ from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Request
-from seqserve_server.front import app
 from seqserve_server.front.engine_client.client import EngineProcess
 from seqserve_server.process.processes import ignore_signals
+from seqserve_server.serve import app
 
 _MODULE = "bench.drivers.scripted_engine"
 _ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.text.tokenizer import Tokenizer
 
 _READY = re.compile(r".*(?:ready|gateway) on (?:http://)?([^\s,]+)(?:, metrics ([^\s,]+))?")
-_FRONT = "seqserve_server.front.fronts"
+_FRONT = "seqserve_server.serve.front_process"
 # Time for calls in flight to end.
 _PATIENCE_S = 30.0
 # A proxy does not know the way to this machine.

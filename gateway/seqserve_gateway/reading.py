@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from seqserve.documents import html
 from seqserve.documents.archive import check, opened, parser_within, rewrite, text_of, texts_of
 from seqserve.documents.attributes import UNKNOWN, Languages
-from seqserve.documents.formats import ARCHIVES, MARKUP, encoding_of, format_of, parser_of
+from seqserve.documents.formats import ARCHIVES, encoding_of, errors_of, format_of, parser_of
 from seqserve.documents.passage import (
     Link,
     ParseError,
@@ -153,8 +153,7 @@ def write_file(
     kind, packed = format_of(Path(job.form)), io.BytesIO()
     if kind not in ARCHIVES:
         _, mark, encoding = decoded(job.content, encoding_of(kind, job.content))
-        errors = "xmlcharrefreplace" if kind in MARKUP else "strict"
-        return (mark + texts[job.form]).encode(encoding, errors), facts
+        return (mark + texts[job.form]).encode(encoding, errors_of(kind)), facts
     with (
         opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as source,
         zipfile.ZipFile(packed, "w") as archive,

@@ -8,8 +8,8 @@ from tests.unit.server.front.echo import echo_model
 from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.features.terms import terms
 from seqserve_server.front.generate.options import tokenized_terms
-from seqserve_server.front.generate.terms import terms
 from seqserve_server.text.glossary import Glossary, Label, Term
 
 MODEL = echo_model(max_rows=32)

@@ -191,7 +191,9 @@ class ServerProcess:
 
     def fronts(self) -> list[int]:
         """Lists its front processes, if it has several."""
-        return [pid for pid in members(self.pid) if _runs(pid, b"seqserve_server.front.fronts")]
+        return [
+            pid for pid in members(self.pid) if _runs(pid, b"seqserve_server.serve.front_process")
+        ]
 
     @property
     def stdout(self) -> str:

@@ -52,11 +52,11 @@ def test_no_module_of_the_server_loads_torch_or_onnx() -> None:
 
 def test_what_serves_calls_loads_nothing_that_runs_models() -> None:
     """That is for the engines' processes alone."""
-    assert loaded(IMPORT, "seqserve_server.front.app", "numpy onnxruntime torch")[1] == []
+    assert loaded(IMPORT, "seqserve_server.serve.app", "numpy onnxruntime torch")[1] == []
 
 
 def test_what_traces_is_loaded_only_where_it_is_wanted() -> None:
-    modules, found = loaded(IMPORT, "seqserve_server.front.app", "opentelemetry")
+    modules, found = loaded(IMPORT, "seqserve_server.serve.app", "opentelemetry")
     assert (modules, found) == (1, [])
 
 

@@ -24,10 +24,10 @@ from seqserve_server.artifact.repository import model_folder
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Setup
+from seqserve_server.features.features import all_features
 from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.generate.answer import answer
-from seqserve_server.front.generate.features import all_features
 from seqserve_server.front.generate.job import Window
 from seqserve_server.front.generate.route import route_to
 from seqserve_server.front.generate.source import read

@@ -14,7 +14,7 @@ from seqserve_export.pipeline import serve_once
 from seqserve_model.data import Pair
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
-from seqserve_server.front.generate.casing import is_all_caps, is_title_case
+from seqserve_server.features.casing import is_all_caps, is_title_case
 from seqserve_server.offline.offline import Offline
 
 SENTENCES = [

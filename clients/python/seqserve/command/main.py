@@ -29,7 +29,7 @@ COMMANDS = {
     "import": Command("seqserve_import.command", "import"),
     "shortlist": Command("seqserve_export.command", "train", function="shortlist"),
     "upgrade": Command("seqserve_export.command", "train", function="upgrade"),
-    "serve": Command("seqserve_server.front.app", "server"),
+    "serve": Command("seqserve_server.serve.app", "server"),
     "generate": Command("seqserve.command.generate"),
     "translate": Command("seqserve.command.translate", "translate"),
     "corpus": Command("seqserve_server.corpus.command", "server"),

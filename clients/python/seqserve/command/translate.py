@@ -32,9 +32,9 @@ from seqserve.documents.archive import format_of_file, opened, parser_within, re
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.formats import (
     ARCHIVES,
-    MARKUP,
     PAGES,
     Format,
+    errors_of,
     format_of,
     is_named_as_document,
     parser_of,
@@ -210,7 +210,7 @@ class _Translator:
             with document_output(out, source, facts) as (write, journal):
                 label, encoding = f"{source.name}: line", source.encoding
                 writer = DocumentWriter(label=label, encoding=encoding, output=write)
-                writer.has_references = kind in MARKUP
+                writer.errors = errors_of(kind)
                 writer.journal = journal
                 total = None
                 if is_shown and can_be_read_twice(file):

@@ -108,8 +108,7 @@ class AnswerWriter(Writer):
             self._write(number, self._of_failure(outcome))
             self.failed.add(number)
             self.report(number, outcome)
-        else:
-            # The server refuses an empty source.
+        else:  # the server refuses an empty source
             result = None if isinstance(outcome, CallError) else outcome
             self._write(number, self._of_result(result))
             self._report_result(number, result)
@@ -125,8 +124,7 @@ class AnswerWriter(Writer):
         self._report_result(number, piece.result)
 
     def _write(self, count: int, text: str) -> None:
-        # Counted first: if an interrupt comes while it is handed on, the end of the process does
-        # the rest.
+        # Counted first: if an interrupt comes meanwhile, the end of the process does the rest.
         before, self.count = self.count, count
         try:
             sys.stdout.write(text)
@@ -154,8 +152,7 @@ class AnswerWriter(Writer):
         language = f"{detected.language} ({detected.confidence:.2f}), " if detected else ""
         self.report(
             number,
-            f"{language}{models}, "
-            f"{result.source_tokens} tokens in, {result.generated_tokens} out, "
+            f"{language}{models}, {result.source_tokens} tokens in, {result.generated_tokens} out, "
             f"stop {result.stop_reason.value}{score}; "
             f"queue {timings.queue_ms:.1f} ms, encode {timings.encode_ms:.1f} ms, "
             f"decode {timings.decode_ms:.1f} ms, first token {timings.first_token_ms:.1f} ms, "
@@ -240,8 +237,8 @@ class DocumentWriter(Writer):
 
     encoding: str
     """Encoding of the document."""
-    has_references: bool = False
-    """Whether characters that the encoding lacks can be written as references."""
+    errors: str = "strict"
+    """What to do with characters that the encoding lacks, as ``str.encode`` takes it."""
     output: Callable[[str], object]
     """A stream to write to."""
     journal: Journal | None = None
@@ -289,8 +286,7 @@ class DocumentWriter(Writer):
         self.output(passage.before + text)
 
     def _encodable(self, text: str) -> str:
-        errors = "xmlcharrefreplace" if self.has_references else "strict"
-        return text.encode(self.encoding, errors).decode(self.encoding)
+        return text.encode(self.encoding, self.errors).decode(self.encoding)
 
     def _known(self, passage: Passage) -> Translation | None:
         known = None if self.journal is None else self.journal.get(passage.text)

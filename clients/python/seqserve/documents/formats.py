@@ -95,9 +95,9 @@ def is_named_as_document(path: Path) -> bool:
     return bool(path.suffix) and path.suffix.lower() in _SUFFIXES
 
 
-MARKUP = {Format.HTML, Format.ANDROID, Format.RESX, Format.XLIFF}
-"""Formats that may declare an encoding, and that write any character as a reference."""
-TELLING = MARKUP | {Format.PROPERTIES}
+# They may declare an encoding, and have references for what it lacks.
+_MARKUP = {Format.HTML, Format.ANDROID, Format.RESX, Format.XLIFF}
+TELLING = _MARKUP | {Format.PROPERTIES}
 """Formats that tell the encoding of a file, see :func:`encoding_of`."""
 _DECLARATION = re.compile(
     rb"""\s*<\?xml\b[^>]*?\bencoding\s*=\s*["']([\w.:-]+)|.*?<meta\b[^>]*?\bcharset\s*=\s*["']?([\w.:-]+)""",
@@ -120,13 +120,18 @@ def encoding_of(kind: Format, content: bytes) -> str:
     Sources: HTML Living Standard, section 13.2.3.2; XML 1.0, section 4.3.3.
     """
     told = "iso-8859-1" if kind is Format.PROPERTIES and not content.isascii() else "utf-8"
-    if kind in MARKUP and (declared := _DECLARATION.match(content[:_DECLARED_BYTES])):
+    if kind in _MARKUP and (declared := _DECLARATION.match(content[:_DECLARED_BYTES])):
         told = _known(*declared.groups(b""))
     if not content.isascii():
         with suppress(UnicodeDecodeError):
             content.decode()
             return "utf-8"
     return told
+
+
+def errors_of(kind: Format) -> str:
+    """Returns what ``str.encode`` does with characters that the encoding of a file lacks."""
+    return "xmlcharrefreplace" if kind in _MARKUP else "strict"
 
 
 def _known(of_xml: bytes, of_page: bytes) -> str:

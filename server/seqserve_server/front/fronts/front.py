@@ -78,7 +78,7 @@ class Front:
             return
         log = self._options.log_format, self._options.log_level
         self._process, (self._channel, self._door) = processes.start_connected(
-            "seqserve_server.front.fronts", *log, sockets=2
+            "seqserve_server.serve.front_process", *log, sockets=2
         )
 
     def terminate(self) -> None:

@@ -41,8 +41,8 @@ from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.security.protection import Security
-from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.serve.server import Server
 from seqserve_server.text.glossary_folder import GlossaryFolder
 
 if TYPE_CHECKING:

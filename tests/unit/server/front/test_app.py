@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front import app
-from seqserve_server.front.app import is_ready, refuse_few_threads, trim_memory
-from seqserve_server.front.services.server import Server
+from seqserve_server.serve import app
+from seqserve_server.serve.app import is_ready, refuse_few_threads, trim_memory
+from seqserve_server.serve.server import Server
 
 
 class Ready:

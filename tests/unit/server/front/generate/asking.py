@@ -12,8 +12,8 @@ from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
+from seqserve_server.features.features import all_features
 from seqserve_server.front.call.server_call import ServerCall
-from seqserve_server.front.generate.features import all_features
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.languages import NO_AFFIXES
 from seqserve_server.front.generate.options import compile_options

@@ -8,7 +8,7 @@ import tokenizers
 from tests.unit.server.front.echo import byte_tokenizer
 from tokenizers import decoders, models, pre_tokenizers
 
-from seqserve_server.front.generate.alignment import TokenSpans, alignment_of
+from seqserve_server.features.alignment import TokenSpans, alignment_of
 from seqserve_server.front.generate.languages import Affixes
 from seqserve_server.text.tokenizer import Tokenizer
 from seqserve_server.text.vocabulary import BOS, EOS, PAD, UNK

@@ -8,14 +8,14 @@ from tests.unit.server.front.generate.asking import asked, part
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Hypothesis, StopReason
-from seqserve_server.front.generate.casing import (
+from seqserve_server.features.casing import (
     casing,
     is_all_caps,
     is_title_case,
     uppercase,
     usual_letters,
 )
-from seqserve_server.front.generate.protected import protected
+from seqserve_server.features.protected import protected
 from seqserve_server.text.protected import protected_spans
 from seqserve_server.text.splitting import Span
 from seqserve_server.text.tokenizer import Tokenizer

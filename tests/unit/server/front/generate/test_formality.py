@@ -10,7 +10,7 @@ from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED
 from seqserve_server.contract.options import ANY_TOKEN, BEGIN, DecodingOptions, Sampling
-from seqserve_server.front.generate.formality import _table, formality
+from seqserve_server.features.formality import _table, formality
 
 TO_GERMAN_AND_FRENCH = Template(source_languages={"en": ""}, target_languages={"de": "", "fr": ""})
 MODEL = echo_model(replace(manifest(), template=TO_GERMAN_AND_FRENCH), TOKENIZER)

@@ -9,7 +9,7 @@ from tests.unit.server.front.generate.asking import TOKENIZER, asked, compiled, 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import Sampling
-from seqserve_server.front.generate.numbers import MOST_LISTED, numbers
+from seqserve_server.features.numbers import MOST_LISTED, numbers
 from seqserve_server.front.generate.records import Feature, Link, Part, message_of
 from seqserve_server.text.quantities.comparison import Difference
 from seqserve_server.text.splitting import Span

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.server.front.echo import echo_model, manifest
 from tests.unit.server.front.generate.asking import asked, part, refusal
 
-from seqserve_server.front.generate.protected import protected
+from seqserve_server.features.protected import protected
 from seqserve_server.front.generate.records import without
 from seqserve_server.text.protected import text_read
 from seqserve_server.text.splitting import Span

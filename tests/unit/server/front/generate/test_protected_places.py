@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.v1 import generation_pb2 as pb
-from seqserve_server.front.generate.protected_places import restore
+from seqserve_server.features.protected_places import restore
 from seqserve_server.text.splitting import Span
 
 GENERATED, ALIGNED = pb.PLACEMENT_GENERATED, pb.PLACEMENT_ALIGNED

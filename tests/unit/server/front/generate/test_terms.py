@@ -8,9 +8,9 @@ from tests.unit.server.front.generate.asking import TOKENIZER, asked, ids, part,
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.features.terms import terms
 from seqserve_server.front.generate.options import tokenized_terms
 from seqserve_server.front.generate.records import Feature
-from seqserve_server.front.generate.terms import terms
 from seqserve_server.text.glossary import Glossary, Label
 
 MODEL = echo_model(tokenizer=TOKENIZER, max_rows=4)

@@ -7,10 +7,10 @@ from tests.certificates import Certificates
 
 from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
-from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.protection import security_of
 from seqserve_server.process import logs
+from seqserve_server.serve import app
 
 
 @pytest.fixture

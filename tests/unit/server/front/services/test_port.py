@@ -5,7 +5,7 @@ import grpc
 import pytest
 
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front.services.server import bind
+from seqserve_server.serve.server import bind
 
 IPV4, IPV6 = "127.0.0.1", "::1"
 

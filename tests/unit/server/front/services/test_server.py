@@ -35,9 +35,9 @@ from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.security.protection import Security, certificates_of
-from seqserve_server.front.services import server as module
-from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.serve import server as module
+from seqserve_server.serve.server import Server
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -31,10 +31,10 @@ from seqserve_server.contract.request import GenerateSpec, ScoreSpec
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tokens import Tokens
-from seqserve_server.front.services import server
 from seqserve_server.front.telemetry.call_record import OK, CallRecord, EndedRequest, Trace
 from seqserve_server.front.telemetry.scrape import render
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
+from seqserve_server.serve import server
 
 SECRET = "the words of a user"
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -5,7 +5,7 @@ from tests.unit.server.front.echo import echo_model
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.services.open_inference.inference import InferenceRequest
+from seqserve_server.open_inference.inference import InferenceRequest
 
 Hypothesis = generation_pb2.Hypothesis
 BEST = Hypothesis(

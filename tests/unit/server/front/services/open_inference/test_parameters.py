@@ -9,7 +9,7 @@ from tests.unit.server.front.services.open_inference.tensor import set_parameter
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.services.open_inference.parameters import flag, options_of
+from seqserve_server.open_inference.parameters import flag, options_of
 
 Options = generation_pb2.GenerationOptions
 Parameter = open_inference_pb2.InferParameter

@@ -3,7 +3,7 @@ from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.services.open_inference.tensors import config_of, metadata_of, outputs_of
+from seqserve_server.open_inference.tensors import config_of, metadata_of, outputs_of
 
 NAMES = ["text", "score", "normalized_score", "stop_reason"]
 

@@ -8,9 +8,9 @@ from tests.unit.server.front.services.open_inference.tensor import asking
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import model_pb2
 from seqserve_server.contract.stats import EngineStats
-from seqserve_server.front.services.open_inference.model_control import statistics_of
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import ProcessUsage
+from seqserve_server.open_inference.model_control import statistics_of
 
 Asked = open_inference_pb2.ModelStatisticsRequest
 Found = open_inference_pb2.ModelStatistics

@@ -9,7 +9,7 @@ from tests.unit.server.front.services.open_inference.tensor import Request, aski
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.services.open_inference.tensors import (
+from seqserve_server.open_inference.tensors import (
     BYTES,
     FP32,
     add_output,

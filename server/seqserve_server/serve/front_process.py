@@ -8,14 +8,14 @@ import sys
 
 from prometheus_client.core import Metric
 
-from seqserve_server.front.app import run_loop, trim_memory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.peer import Peer, handlers_of
 from seqserve_server.front.fronts.shared_versions import SharedVersions
 from seqserve_server.front.models.loader import loader_of
-from seqserve_server.front.services.server import Server, read_files, tracing_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.process import processes
+from seqserve_server.serve.app import run_loop, trim_memory
+from seqserve_server.serve.server import Server, read_files, tracing_of
 
 
 class FrontProcess:

@@ -3,8 +3,8 @@
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis
-from seqserve_server.front.generate.alignment import Alignment
-from seqserve_server.front.generate.protected_places import restore
+from seqserve_server.features.alignment import Alignment
+from seqserve_server.features.protected_places import restore
 from seqserve_server.front.generate.records import ID_BYTES, STRING_BYTES, Asked, Feature, Part
 from seqserve_server.text.foreign import foreign_words, with_names
 from seqserve_server.text.protected import is_missing, protected_spans, without_tags

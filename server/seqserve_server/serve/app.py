@@ -23,11 +23,11 @@ from seqserve_server.front.call.connections import refuse_few_files
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.fronts import Fronts
 from seqserve_server.front.models.rollout import Rollout, parse_traffic, rollout_of
-from seqserve_server.front.services.server import Server, read_files, tracing_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
 from seqserve_server.process import logs
 from seqserve_server.process.processes import TRIM_INTERVAL_S, malloc_trim
+from seqserve_server.serve.server import Server, read_files, tracing_of
 
 _EPILOG = """\
 examples:

@@ -25,21 +25,21 @@ from seqserve.address import address_of
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.contract.errors import Draining, StartupError
+from seqserve_server.features.features import all_features
 from seqserve_server.front.call.connections import connection_arguments
 from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.call.wire import Context, aborted
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.detection import LanguageDetector
-from seqserve_server.front.generate.features import all_features
 from seqserve_server.front.generate.route import Directory
 from seqserve_server.front.generate.service import GenerationServicer
 from seqserve_server.front.overload.acceptor import AcceptingServer, new_server
 from seqserve_server.front.overload.admission import Admission
 from seqserve_server.front.security.protection import Certificates, Security, security_of
-from seqserve_server.front.services.models import ModelServicer
-from seqserve_server.front.services.open_inference.inference import InferenceServicer
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.open_inference.inference import InferenceServicer
+from seqserve_server.serve.model_service import ModelServicer
 from seqserve_server.text.glossary_folder import GlossaryFolder
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.fronts.shared_versions import Versions
 from seqserve_server.front.generate.records import Features
 from seqserve_server.front.models.lifecycle import Entry
-from seqserve_server.front.services.open_inference.tensors import config_of, metadata_of
 from seqserve_server.front.telemetry.call_metrics import Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import ProcessUsage, usage_of
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.open_inference.tensors import config_of, metadata_of
 
 # Triton's names of the extensions that are here.
 _EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics")

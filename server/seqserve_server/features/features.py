@@ -1,12 +1,12 @@
 """All features; a server hands them to the way of a request, which knows none of them."""
 
-from seqserve_server.front.generate.alignment import alignment, unknowns
-from seqserve_server.front.generate.casing import casing
-from seqserve_server.front.generate.formality import formality
-from seqserve_server.front.generate.numbers import numbers
-from seqserve_server.front.generate.protected import protected
+from seqserve_server.features.alignment import alignment, unknowns
+from seqserve_server.features.casing import casing
+from seqserve_server.features.formality import formality
+from seqserve_server.features.numbers import numbers
+from seqserve_server.features.protected import protected
+from seqserve_server.features.terms import drafts, terms
 from seqserve_server.front.generate.records import Features
-from seqserve_server.front.generate.terms import drafts, terms
 from seqserve_server.text.glossary import Glossaries
 
 

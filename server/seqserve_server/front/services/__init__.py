@@ -1,1 +1,0 @@
-"""The gRPC services and the server that runs them."""
