@@ -10,35 +10,32 @@ from hypothesis import strategies as st
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Translation
 
-from .marking import CUE, aligned, marked, passages_of, sent, written
+from .marking import CUE, aligned, marked, pairs, passages_of, sent, written
 
 VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:02.000 line:1\n"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        (f"{CUE}one two\r\n\r\n{CUE}three", f"{CUE}«one two»\r\n\r\n{CUE}«three»"),
+    pairs(
+        f"{CUE}«one two»\r\n\r\n{CUE}«three»",
         (f"{CUE}one\r\ntwo three\r\n", f"{CUE}«one two\r\nthree»\r\n"),
-        (f"{CUE}- one\r\n- two\r\n", f"{CUE}- «one»\r\n- «two»\r\n"),
-        (f"{CUE}>> one\r\n>>> two > 1", f"{CUE}>> «one»\r\n>>> «two > 1»"),
-        (f"{VTT}&gt;&gt; one\n<i>&gt;&gt;two", f"{VTT}&gt;&gt; «one»\n<i>&gt;&gt;«two»"),
-        (f"{CUE}<i>one</i> {{\\an8}}two\n", f"{CUE}<i>«one»</i> {{\\an8}}«two»\n"),
-        (
-            f"{CUE}one\r\n\r\ntwo\r\n \r\n{CUE}three",
-            f"{CUE}«one»\r\n\r\n«two»\r\n \r\n{CUE}«three»",
-        ),
-        (f"{CUE}one\r\n{CUE}two", f"{CUE}«one»\r\n{CUE}«two»"),
-        (f"{CUE}one\r\n42\r\n\r\n{CUE}two", f"{CUE}«one\r\n42»\r\n\r\n{CUE}«two»"),
-        (f"{CUE}- one\r\ntwo\r\n- three", f"{CUE}- «one\r\ntwo»\r\n- «three»"),
-        (f"{CUE}<i>- one</i>\r\n<i>- two</i>", f"{CUE}<i>- «one»</i>\r\n<i>- «two»</i>"),
-        (f"{CUE}\r\n{CUE}one", f"{CUE}\r\n{CUE}«one»"),
-        (f"{CUE}[one]\r\n(two) A: b\r\n", f"{CUE}«[one]»\r\n«(two) A: b»\r\n"),
-        (f"{CUE}♪ one ♪\r\n<i>♪ two ♪</i>\r\n", f"{CUE}«♪ one ♪»\r\n<i>«♪ two ♪»</i>\r\n"),
+        f"{CUE}- «one»\r\n- «two»\r\n",
+        f"{CUE}>> «one»\r\n>>> «two > 1»",
+        f"{VTT}&gt;&gt; «one»\n<i>&gt;&gt;«two»",
+        f"{CUE}<i>«one»</i> {{\\an8}}«two»\n",
+        f"{CUE}«one»\r\n\r\n«two»\r\n \r\n{CUE}«three»",
+        f"{CUE}«one»\r\n{CUE}«two»",
+        f"{CUE}«one\r\n42»\r\n\r\n{CUE}«two»",
+        f"{CUE}- «one\r\ntwo»\r\n- «three»",
+        f"{CUE}<i>- «one»</i>\r\n<i>- «two»</i>",
+        f"{CUE}\r\n{CUE}«one»",
+        f"{CUE}«[one]»\r\n«(two) A: b»\r\n",
+        f"{CUE}«♪ one ♪»\r\n<i>«♪ two ♪»</i>\r\n",
         (f"{CUE}one\\Ntwo three\n", f"{CUE}«one two\\Nthree»\n"),
-        (f"{CUE}one\\Ntwo\nthree {{\\i1}}4\n", f"{CUE}«one\\Ntwo\nthree» {{\\i1}}4\n"),
-        (f"{VTT}<v Tom>so\n", f"{VTT}<v Tom>«so»\n"),
-    ],
+        f"{CUE}«one\\Ntwo\nthree» {{\\i1}}4\n",
+        f"{VTT}<v Tom>«so»\n",
+    ),
 )
 def test_subtitles(text: str, expected: str) -> None:
     assert marked(Format.SRT, text) == expected
