@@ -17,12 +17,8 @@ def test_the_token_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert note.startswith("# ")
     expected = TokenEntry(digest=digest_of(token), scopes=frozenset([Scope.GENERATE]), name="web")
     assert TokenEntry.parse(line) == expected
-
-
-def test_scopes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["token", "--scope", "admin", "--scope", "generate"]) == 0
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert TokenEntry.parse(line).scopes == set(Scope)
+    assert TokenEntry.parse(capsys.readouterr().err.splitlines()[-1]).scopes == set(Scope)
 
 
 def test_the_file_holds_no_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,9 +14,9 @@ EPUB = '<?xml version="1.0"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><body>
 PICTURE = bytes(range(256)) * 300
 
 
-def archive(path: Path, parts: Mapping[str, str | bytes]) -> Path:
+def archive(path: Path, parts: Mapping[str, str | bytes], mark: str = "some/type") -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("mimetype", "some/type", zipfile.ZIP_STORED)
+        file.writestr("mimetype", mark, zipfile.ZIP_STORED)
         for name, data in parts.items():
             file.writestr(name, data)
     return path
@@ -64,12 +64,9 @@ def test_a_passage_that_fails_is_reported_with_its_part(seqserve: Run, tmp_path:
     ],
 )
 def test_format_of_archives(seqserve: Run, tmp_path: Path, mark: str, name: str, part: str) -> None:
-    path, out = tmp_path / "a", tmp_path / "b"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("mimetype", mark)
-        file.writestr(name, part.format("good day"))
+    path, out = archive(tmp_path / "a", {name: part.format("good day")}, mark), tmp_path / "b"
     assert seqserve("translate", path, "-o", out) == (0, "", "")
-    assert parts_of(out)[1] == (name, zipfile.ZIP_STORED, part.format("GOOD DAY").encode())
+    assert parts_of(out)[1] == (name, zipfile.ZIP_DEFLATED, part.format("GOOD DAY").encode())
 
 
 def test_an_archive_of_something_else_is_refused(seqserve: Run, tmp_path: Path) -> None:
@@ -84,10 +81,9 @@ def test_an_index_that_is_too_large_is_refused(seqserve: Run, tmp_path: Path) ->
     assert status == 2 and "_rels/.rels: has 9,437,184 bytes; 8,388,608 can be read" in err
 
 
-def test_a_file_of_java_that_is_not_utf_8_is_latin_1(seqserve: Run, tmp_path: Path) -> None:
-    source, out = tmp_path / "a.properties", tmp_path / "b.properties"
-    source.write_bytes(b"a=gr\xfcn \\u0107\n")
-    assert seqserve("translate", source, "-o", out) == (0, "", "")
+def test_a_file_of_java_that_is_not_utf_8_is_latin_1(translate: Run, tmp_path: Path) -> None:
+    out = tmp_path / "b.properties"
+    assert translate("a.properties", b"a=gr\xfcn \\u0107\n", "-o", out) == (0, "", "")
     assert out.read_bytes() == b"a=GR\xdcN \\u0106\n"
 
 
