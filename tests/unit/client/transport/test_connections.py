@@ -91,18 +91,14 @@ def test_a_light_caller_has_one_connection(server: FakeServer, connect: Connect)
     assert len(set(server.peers)) == connections_to(server.target) == 1
 
 
-def test_connections_grow_with_the_calls_up_to_their_number(server: FakeServer) -> None:
+def test_connections_grow_with_the_calls_up_to_their_number_and_are_balanced(
+    server: FakeServer,
+) -> None:
     with transport_to(server.target, connections=3) as transport:
         calls = grow(transport, server.target, 3) + hold(transport, 20)
         until(lambda: len(server.peers) == len(calls))
         assert len(set(server.peers)) == connections_to(server.target) == 3
-
-
-def test_calls_are_balanced(server: FakeServer) -> None:
-    with transport_to(server.target, connections=2) as transport:
-        calls = grow(transport, server.target, 2) + hold(transport, 4)
-        until(lambda: len(server.peers) == len(calls))
-        assert set(Counter(server.peers).values()) == {3}
+        assert set(Counter(server.peers).values()) == {8}
 
 
 def test_every_connection_is_encrypted_and_shows_the_token(certificates: Certificates) -> None:
