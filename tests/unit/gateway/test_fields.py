@@ -16,13 +16,8 @@ FORM = "application/x-www-form-urlencoded"
 
 async def fields(body: bytes | str, content_type: str, query: str = "") -> Fields:
     headers = [(b"content-type", content_type.encode()), (b"host", b"localhost")]
-    scope: dict[str, Any] = {
-        "type": "http",
-        "method": "POST",
-        "path": "/translate",
-        "query_string": query.encode(),
-        "headers": headers,
-    }
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/translate"}
+    scope |= {"query_string": query.encode(), "headers": headers}
     data = body.encode() if isinstance(body, str) else body
     upstream = Upstream(target="localhost:1")
     try:
