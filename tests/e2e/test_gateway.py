@@ -32,12 +32,6 @@ OPERATIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def gateway(shipped: ServerProcess) -> Iterator[Gateway]:
-    with gateway_of(shipped.target) as gateway:
-        yield gateway
-
-
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[httpx.Client]:
     with gateway.client() as client:

@@ -5,11 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.gateway import Gateway, gateway_of
+from tests.support.gateway import Gateway
 from tests.support.process import ROOT, ServerProcess
 
 PAGES = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md")}
@@ -66,12 +65,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "glossaries.md", folder / "docs")
     return folder
-
-
-@pytest.fixture(scope="module")
-def gateway(shipped: ServerProcess) -> Iterator[Gateway]:
-    with gateway_of(shipped.target) as gateway:
-        yield gateway
 
 
 def test_every_command_is_known() -> None:

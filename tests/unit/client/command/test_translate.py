@@ -94,15 +94,11 @@ def test_to_a_file_of_the_same_kind(translate: Run, tmp_path: Path, flag: str) -
 
 
 def test_other_files_stay(seqserve: Run, file: Path, tmp_path: Path, server: FakeServer) -> None:
-    pipe, link, loop = (tmp_path / name for name in ("pipe", "link", "loop"))
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    link.symlink_to(pipe)
-    loop.symlink_to(loop)
-    for out in (pipe, link, loop):
-        status, _, err = seqserve("translate", file, "-o", out)
-        assert status == 2 and f"--out: {out}: is not a regular file; leave --out out to" in err
-    assert pipe.is_fifo() and link.is_symlink() and loop.is_symlink()
-    assert not server.requests and names(tmp_path) == ["a.md", "link", "loop", "pipe"]
+    status, _, err = seqserve("translate", file, "-o", pipe)
+    assert status == 2 and f"--out: {pipe}: is not a regular file; leave --out out to" in err
+    assert pipe.is_fifo() and not server.requests and names(tmp_path) == ["a.md", "pipe"]
 
 
 def test_a_document_not_in_its_format_is_refused(translate: Run, tmp_path: Path) -> None:

@@ -156,9 +156,10 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.odt", "b.odt"]
 
 
-def related(*relations: tuple[str, str]) -> str:
-    each = '<Relationship Type="http://x/{}" Target="{}"/>'
-    listed = "".join(each.format(*relation) for relation in relations)
+def related(relations: str) -> str:
+    """Each relation is its type and its target."""
+    form = '<Relationship Type="http://x/{}" Target="{}"/>'
+    listed = "".join(form.format(*each.split(" ")) for each in relations.split(", "))
     return f"<Relationships>{listed}</Relationships>"
 
 
@@ -172,11 +173,11 @@ ITEM = '<item href="{}" media-type="application/{}"/>'
         (
             ".docx",
             {
-                "_rels/.rels": related(("officeDocument", "/word/document2.xml"), ("x", "no.xml")),
+                "_rels/.rels": related("officeDocument /word/document2.xml, x no.xml"),
+                # It also has what leads back, or nowhere.
                 "word/_rels/document2.xml.rels": related(
-                    *(("header", "../top.xml"), ("comments", "../comments.xml")),
-                    # What leads back, or nowhere.
-                    *(("officeDocument", "document2.xml"), ("footer", "../../no/where.xml")),
+                    "header ../top.xml, comments ../comments.xml, officeDocument document2.xml,"
+                    " footer ../../no/where.xml"
                 ),
             },
             DOCX,
@@ -186,38 +187,34 @@ ITEM = '<item href="{}" media-type="application/{}"/>'
         (
             ".pptx",
             {
-                "_rels/.rels": related(("officeDocument", "ppt/presentation.xml")),
+                "_rels/.rels": related("officeDocument ppt/presentation.xml"),
                 "ppt/_rels/presentation.xml.rels": related(
-                    *(("slide", "slides/slide1.xml"), ("notesMaster", "notes.xml")),
-                    ("slideMaster", "master.xml"),
+                    "slide slides/slide1.xml, notesMaster notes.xml, slideMaster master.xml"
                 ),
                 "ppt/slides/_rels/slide1.xml.rels": related(
-                    *(("notesSlide", "../notes1.xml"), ("chart", "../charts/chart1.xml")),
-                    *(("diagramData", "/ppt/data1.xml"), ("diagramLayout", "../layout1.xml")),
+                    "notesSlide ../notes1.xml, chart ../charts/chart1.xml,"
+                    " diagramData /ppt/data1.xml, diagramLayout ../layout1.xml"
                 ),
-                "ppt/charts/_rels/chart1.xml.rels": related(("package", "../embedded.xlsx")),
+                "ppt/charts/_rels/chart1.xml.rels": related("package ../embedded.xlsx"),
             },
             DOCX,
             [
-                "ppt/presentation.xml",
-                "ppt/slides/slide1.xml",
-                "ppt/notes1.xml",
-                "ppt/charts/chart1.xml",
-                "ppt/data1.xml",
+                *["ppt/presentation.xml", "ppt/slides/slide1.xml"],
+                *["ppt/notes1.xml", "ppt/charts/chart1.xml", "ppt/data1.xml"],
             ],
             ["ppt/notes.xml", "ppt/layout1.xml", "ppt/embedded.xlsx", "ppt/slides/slide2.xml"],
         ),
         (
             ".xlsx",
             {
-                "_rels/.rels": related(("officeDocument", "xl/workbook.xml")),
+                "_rels/.rels": related("officeDocument xl/workbook.xml"),
                 "xl/_rels/workbook.xml.rels": related(
-                    *(("worksheet", "/xl/worksheets/sheet1.xml"), ("styles", "styles.xml")),
-                    ("sharedStrings", "sharedStrings.xml"),
+                    "worksheet /xl/worksheets/sheet1.xml, styles styles.xml,"
+                    " sharedStrings sharedStrings.xml"
                 ),
                 "xl/worksheets/_rels/sheet1.xml.rels": related(
-                    *(("comments", "../comments1.xml"), ("threadedComment", "../thread.xml")),
-                    *(("drawing", "../drawing.xml"), ("table", "../tables/table1.xml")),
+                    "comments ../comments1.xml, threadedComment ../thread.xml,"
+                    " drawing ../drawing.xml, table ../tables/table1.xml"
                 ),
             },
             DOCX,

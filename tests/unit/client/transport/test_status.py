@@ -1,3 +1,5 @@
+import pickle
+
 import grpc
 import pytest
 from google.protobuf import any_pb2, duration_pb2
@@ -152,3 +154,10 @@ def retry_info(seconds: int, nanos: int) -> error_details_pb2.RetryInfo:
 )
 def test_reads_what_googleapis_writes(data: bytes, details: dict[str, object]) -> None:
     assert read_details(data) == details
+
+
+@pytest.mark.parametrize("kind", [CallError, Overloaded, InvalidArgument])
+def test_an_error_survives_pickling(kind: type[CallError]) -> None:
+    error = kind("CODE", "it broke", field="source", retry_after_s=1.5, request_id="mine-1")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), vars(copy), str(copy)) == (kind, vars(error), "CODE: it broke")
