@@ -73,16 +73,12 @@ def test_a_dash_within_a_speech_begins_no_line() -> None:
     assert target == "ONE - TWO\nTHREE"
 
 
-def test_times_within_a_cue_of_webvtt_are_behind_the_word_that_they_followed() -> None:
-    text = "WEBVTT\n\n00:01.000 --> 00:02.000\nso <00:01.500>what &lt;is it\n"
-    passages = passages_of(Format.VTT, text)
-    assert sent(passages) == ["so what <is it"]
-    assert written(passages) == text
-
-
-def test_times_within_a_cue_grow_wherever_the_words_go() -> None:
-    text = "WEBVTT\n\n00:01.000 --> 00:02.000\na <00:01.400>red <00:01.500>car\n"
-    [passage, *_] = passages_of(Format.VTT, text)
+def test_times_within_a_cue_of_webvtt_are_behind_their_word_and_grow() -> None:
+    head = "WEBVTT\n\n00:01.000 --> 00:02.000\n"
+    passages = passages_of(Format.VTT, text := f"{head}so <00:01.500>what &lt;is it\n")
+    assert sent(passages) == ["so what <is it"] and written(passages) == text
+    [passage, *_] = passages_of(Format.VTT, f"{head}a <00:01.400>red <00:01.500>car\n")
+    # Wherever the words go.
     target = passage.written(aligned(passage, "CAR RED A", "car red a"))
     assert re.findall("<[^>]+>", target) == ["<00:01.400>", "<00:01.500>"]
 
