@@ -84,9 +84,7 @@ def test_message_over_the_limit(channel: Any) -> None:
 
 
 @pytest.mark.parametrize(("method", "code"), [("Generate", "OK"), ("GenerateStream", "CANCELLED")])
-def test_client_that_reads_nothing_and_leaves(
-    server: ServerProcess, method: str, code: str
-) -> None:
+def test_client_that_reads_nothing_leaves(server: ServerProcess, method: str, code: str) -> None:
     labels = {"method": f"GenerationService.{method}", "code": code, "model": NAME}
     before, tokens = server.value("requests_total", **labels), tokens_of(server)
     sent = generation_pb2.GenerateRequest(source="Nobody")

@@ -88,9 +88,7 @@ def test_a_stream_is_server_sent_events(envoy: Envoy) -> None:
     assert last["result"]["hypotheses"][0]["text"] == TARGET
 
 
-def test_a_reader_who_goes_away_ends_the_decoding(
-    envoy: Envoy, servers: list[ServerProcess]
-) -> None:
+def test_a_reader_who_leaves_ends_the_decoding(envoy: Envoy, servers: list[ServerProcess]) -> None:
     body = {"source": f"{SOURCE} " * 2000}
     with envoy.client.stream("POST", "/v1/generate:stream", json=body) as answer:
         next(answer.iter_lines())

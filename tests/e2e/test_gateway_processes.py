@@ -126,9 +126,7 @@ def test_a_document_is_told_of_and_given_once_whichever_process_answers(
         assert again == {404}
 
 
-def test_only_calls_of_a_process_that_is_killed_fail(
-    server: ServerProcess, caller: httpx.Client
-) -> None:
+def test_only_calls_of_a_killed_process_fail(server: ServerProcess, caller: httpx.Client) -> None:
     with family_of(server.target) as gateway, ThreadPoolExecutor(MANY) as pool:
         victim, other = gateway.children()
         connections: dict[int, http.client.HTTPConnection] = {}

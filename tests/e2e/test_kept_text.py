@@ -63,9 +63,7 @@ def test_foreign_words_come_back_exactly_and_once(translator: Client, word: str)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_text_of_several_sentences_streams_with_what_it_keeps(
-    translator: Client, beam_size: int
-) -> None:
+def test_a_text_of_sentences_streams_with_what_it_keeps(translator: Client, beam_size: int) -> None:
     source = "Hello {name}, welcome back! {count}: %s\nThe file a_b.txt of {name} is at https://a.example/b?c=1."
     *pieces, last = translator.stream(source, beam_size=beam_size)
     assert last.result is not None
@@ -114,9 +112,7 @@ YEAR = "We watched a film in 2019."
 CUT = {"max_decoding_length": 2, "segmentation": "none"}
 
 
-def test_an_answer_that_lacks_a_number_is_warned_of(
-    translator: Client, shipped: ServerProcess
-) -> None:
+def test_an_answer_that_lacks_a_number_is_told(translator: Client, shipped: ServerProcess) -> None:
     whole, cut = translator.generate(YEAR), translator.generate(YEAR, **CUT)
     assert whole.warnings == () and "2019" in whole.text
     [warning] = cut.warnings

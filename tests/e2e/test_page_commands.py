@@ -78,9 +78,7 @@ def test_every_reason_names_tests_that_exist() -> None:
 
 
 @pytest.mark.parametrize("command", RUN)
-def test_commands_of_the_pages_run(
-    command: str, shipped: ServerProcess, gateway: Gateway, folder: Path
-) -> None:
+def test_commands_run(command: str, shipped: ServerProcess, gateway: Gateway, folder: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {**os.environ, "PATH": path, "SEQSERVE_TARGET": shipped.target}
     called = command.replace("localhost:5000", gateway.url.removeprefix("http://"))

@@ -160,9 +160,7 @@ def test_a_source_does_not_wait_for_others(server: FakeServer) -> None:
     assert [len(message.more) for message in server.messages] == [0] * 5
 
 
-def test_each_call_learns_by_itself_how_many_the_server_reads(
-    server: FakeServer, bulk: Bulk
-) -> None:
+def test_each_call_learns_anew_how_many_the_server_reads(server: FakeServer, bulk: Bulk) -> None:
     """The next call may reach an older server."""
     sources = [f"n {number}" for number in range(100)]
     sources[50] = "busy 1 b"
@@ -209,9 +207,7 @@ def test_an_answer_resets_the_count_of_failures(server: FakeServer, bulk: Bulk) 
     assert texts(bulk(server.target, sources, concurrency=1)) == capitals(sources)
 
 
-def test_the_last_failure_is_raised_and_one_that_is_not_retried_at_once(
-    server: FakeServer, bulk: Bulk
-) -> None:
+def test_the_last_failure_is_raised_or_one_that_is_final(server: FakeServer, bulk: Bulk) -> None:
     with pytest.raises(Overloaded, match="says the fake"):
         bulk(server.target, ["a", "busy 3 b"], concurrency=1)
     assert [request.source for request in server.requests] == ["a"] + ["busy 3 b"] * 3
@@ -250,9 +246,7 @@ def test_a_source_over_the_limit_on_bytes(server: FakeServer, bulk: Bulk) -> Non
     assert server.bulk_calls == 2
 
 
-def test_a_failing_input_is_raised_after_the_outcomes_before_it(
-    server: FakeServer, bulk: Bulk
-) -> None:
+def test_a_failing_input_is_raised_after_earlier_outcomes(server: FakeServer, bulk: Bulk) -> None:
     def failing() -> Iterator[str]:
         yield "late a"
         yield "b"
@@ -471,9 +465,7 @@ def no_hypothesis(requests: Iterator[Any]) -> Iterator[Any]:
         (no_hypothesis, "no hypothesis"),
     ],
 )
-def test_a_response_that_breaks_the_contract_is_an_internal_error(
-    serve: Serve, message: str
-) -> None:
+def test_a_response_against_the_contract_is_an_internal_error(serve: Serve, message: str) -> None:
     with (
         Client(transport=Transport(serve)) as client,
         pytest.raises(InternalError, match=message),

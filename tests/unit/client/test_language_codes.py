@@ -44,9 +44,7 @@ def test_forms_of_a_code_fold_to_one(code: str, name: str, script: str) -> None:
         ("", ["en"], None),
     ],
 )
-def test_a_code_finds_the_one_of_its_language(
-    code: str, known: list[str], expected: str | None
-) -> None:
+def test_a_code_finds_its_language(code: str, known: list[str], expected: str | None) -> None:
     assert code_among(code, known, {}) == expected
 
 

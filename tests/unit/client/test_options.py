@@ -202,9 +202,7 @@ def test_after_two_dashes_everything_is_an_argument() -> None:
         (["--no-color", "load"], ("load", ["--no-color"])),
     ],
 )
-def test_a_command_stands_before_between_or_after_flags(
-    argv: list[str], split: tuple[str, list[str]]
-) -> None:
+def test_a_command_stands_anywhere_in_flags(argv: list[str], split: tuple[str, list[str]]) -> None:
     assert split_command(Options, argv, ["load", "unload"]) == split
 
 
@@ -292,9 +290,7 @@ def test_an_option_may_have_no_variable() -> None:
     assert parsed("--out", "x", "--mode", "b").mode == "b"
 
 
-def test_the_help_shows_what_is_required_and_leaves_out_what_is_hidden(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_help_shows_what_is_required_and_not_hidden(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed("--help")
     shown = capsys.readouterr().out

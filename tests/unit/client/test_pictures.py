@@ -96,9 +96,7 @@ def test_a_larger_weight_has_a_darker_cell() -> None:
 
 
 @given(MARKUP, MARKUP)
-def test_names_are_escaped_and_cells_lie_within_the_picture(
-    rows: list[str], columns: list[str]
-) -> None:
+def test_names_are_escaped_and_cells_in_the_picture(rows: list[str], columns: list[str]) -> None:
     picture = drawn(
         HeatMap([[0.5] * len(columns)] * len(rows), rows, columns).svg("a <title> & more")
     )

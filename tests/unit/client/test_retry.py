@@ -316,9 +316,7 @@ def test_a_short_outage_is_not_logged(logged: pytest.LogCaptureFixture) -> None:
     assert logged.messages == []
 
 
-def test_an_answer_to_an_older_call_does_not_end_an_outage(
-    logged: pytest.LogCaptureFixture,
-) -> None:
+def test_an_answer_to_an_older_call_ends_no_outage(logged: pytest.LogCaptureFixture) -> None:
     """A server that drains refuses new calls while it answers those that it has."""
     clock = Clock()
     there = Availability("there:1", clock=clock)

@@ -78,9 +78,7 @@ def test_a_server_that_is_another_is_refused(
         assert advised in advice_on(no.value)
 
 
-def test_several_servers_need_a_server_name(
-    encrypted: FakeServer, certificates: Certificates
-) -> None:
+def test_several_servers_need_their_name(encrypted: FakeServer, certificates: Certificates) -> None:
     target = f"{encrypted.target},{encrypted.target}"
     with pytest.raises(OptionError, match="--tls-server-name"):
         Client(target, tls=TLS(ca=certificates.ca))
@@ -88,9 +86,7 @@ def test_several_servers_need_a_server_name(
         assert client.models()
 
 
-def test_one_of_certificate_and_key_is_refused_and_a_missing_file_named(
-    certificates: Certificates,
-) -> None:
+def test_one_of_two_files_is_refused_and_a_missing_one_named(certificates: Certificates) -> None:
     certificate, key = certificates.client
     with pytest.raises(OptionError, match=r"^tls\.certificate: needs tls\.key"):
         TLS(certificate=certificate).credentials()
@@ -130,9 +126,7 @@ def test_half_a_file_is_refused(certificates: Certificates, tmp_path: Path, leng
         read_authorities(half, "--ca")
 
 
-def test_an_encrypted_key_is_refused_without_a_prompt(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+def test_an_encrypted_key_is_refused_unasked(certificates: Certificates, tmp_path: Path) -> None:
     certificate, key = certificates.server
     encrypted = tmp_path / "encrypted.key"
     command = ["openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:x", "-out", encrypted]

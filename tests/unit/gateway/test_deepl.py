@@ -17,9 +17,7 @@ async def test_several_texts_are_answered_in_order(client: AsyncClient) -> None:
     assert sent.json() == form.json() == asked.json() == {"translations": translations}
 
 
-async def test_characters_are_counted_and_a_header_tells_whose_numbers_differ(
-    client: AsyncClient,
-) -> None:
+async def test_characters_are_counted_and_a_header_tells_warnings(client: AsyncClient) -> None:
     body = {"text": ["four", "ü №1"], "source_lang": "EN", "target_lang": "DE"}
     answer = await client.post("/v2/translate", json={**body, "show_billed_characters": True})
     counts = [each["billed_characters"] for each in answer.json()["translations"]]

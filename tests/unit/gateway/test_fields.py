@@ -49,9 +49,7 @@ def multipart(*parts: tuple[str, str, bytes]) -> bytes:
         ),
     ],
 )
-async def test_same_fields_are_read_from_every_kind_of_body(
-    body: bytes | str, content_type: str
-) -> None:
+async def test_same_fields_from_every_kind_of_body(body: bytes | str, content_type: str) -> None:
     read = await fields(body, content_type)
     assert read.has_list("q")
     assert (read.texts("q"), read.number("n", 5), read.flag("on")) == (["a b", "ü"], 3, True)
@@ -92,9 +90,7 @@ async def test_file_keeps_its_name_and_every_byte() -> None:
         ("a", f"multipart/form-data{';' * 9999}; boundary=B"),
     ],
 )
-async def test_body_that_is_not_what_it_says_is_refused(
-    body: bytes | str, content_type: str
-) -> None:
+async def test_body_that_is_not_what_it_says(body: bytes | str, content_type: str) -> None:
     with pytest.raises(Failure) as refused:
         await fields(body, content_type)
     assert refused.value.status == 400

@@ -115,9 +115,7 @@ async def test_glossaries_are_changed_by_the_operator_alone(client: AsyncClient)
 
 
 @pytest.mark.usefixtures("glossaries")
-async def test_glossaries_of_one_name_are_dictionaries(
-    client: AsyncClient, server: Translator
-) -> None:
+async def test_glossaries_of_a_name_are_one(client: AsyncClient, server: Translator) -> None:
     server.glossaries[1].name = "products"
     [listed] = (await client.get("/v3/glossaries")).json()["glossaries"]
     described = (await client.get("/v3/glossaries/products")).json()
@@ -148,9 +146,7 @@ def count(folder: Path) -> int:
     return len([*folder.iterdir()])
 
 
-async def test_callers_write_change_and_delete_their_own(
-    writer: AsyncClient, tmp_path: Path
-) -> None:
+async def test_callers_write_and_delete_their_own(writer: AsyncClient, tmp_path: Path) -> None:
     back = {**BACK, "entries": "x,y\n", "entries_format": "csv"}
     # As the SDK for Node sends them.
     form = {
@@ -214,9 +210,7 @@ async def test_change_that_cannot_be_stored_changes_nothing(
 
 
 @pytest.mark.parametrize(("files", "entries"), [(500, 1), (10, 10_000)])
-async def test_full_folder_takes_no_more(
-    writer: AsyncClient, tmp_path: Path, files: int, entries: int
-) -> None:
+async def test_full_folder(writer: AsyncClient, tmp_path: Path, files: int, entries: int) -> None:
     for number in range(files):
         (tmp_path / f"{number:016x}.a.en-de.tsv").write_text("a\tb\n" * entries)
     answer = await writer.post("/v3/glossaries", json=BODY)

@@ -147,9 +147,7 @@ def test_headers_without_end_are_cut_off(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(("size", "status"), [(60 << 10, 200), (65 << 10, 400)])
-def test_headers_that_come_at_once_have_the_same_bound(
-    server: FakeServer, size: int, status: int
-) -> None:
+def test_headers_that_come_at_once_are_bound(server: FakeServer, size: int, status: int) -> None:
     headers = {f"X-{number}": "x" * 1024 for number in range(size >> 10)}
     with running(server, ListenerLimits()) as gateway:
         answer = httpx.get(f"http://127.0.0.1:{gateway.port}/healthz", headers=headers)
@@ -220,9 +218,7 @@ def test_client_that_leaves_before_its_many_answers_is_no_fault(
     assert 'code="INTERNAL"' not in metrics and caplog.text == ""
 
 
-def test_calls_are_encrypted_and_a_new_certificate_is_used(
-    server: FakeServer, tmp_path: Path
-) -> None:
+def test_calls_are_encrypted_by_the_new_certificate_too(server: FakeServer, tmp_path: Path) -> None:
     mine, other = tmp_path / "mine", tmp_path / "other"
     for folder in (mine, other):
         folder.mkdir()

@@ -189,9 +189,7 @@ def test_a_shared_port_is_for_those_who_share_it() -> None:
                     take("127.0.0.1", port, "--port")
 
 
-def test_system_that_spreads_no_connections_has_one_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_system_that_spreads_nothing_has_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(OptionError, match=r"--processes: only Linux .* leave it at 1"):
         shared_port("127.0.0.1", 0, "--port")

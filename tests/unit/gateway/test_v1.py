@@ -30,9 +30,7 @@ def events_of(text: str) -> list[tuple[str, Any]]:
     return found
 
 
-async def test_generate_gives_the_message_of_the_server(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_generate_gives_the_servers_message(client: AsyncClient, server: FakeServer) -> None:
     body = {"source": "a b", "options": {"num_hypotheses": 2, "beam_size": 2}}
     got = await client.post("/v1/generate", json=body)
     (request,) = server.requests
@@ -136,9 +134,7 @@ async def test_unknown_model_is_not_found(client: AsyncClient) -> None:
         ("application/json", "gzip", "content-encoding"),
     ],
 )
-async def test_only_json_is_read(
-    client: AsyncClient, type_: str, encoding: str, field: str
-) -> None:
+async def test_only_json(client: AsyncClient, type_: str, encoding: str, field: str) -> None:
     headers = {"content-type": type_, "content-encoding": encoding}
     content = gzip.compress(BODY) if encoding else BODY
     got = await client.post("/v1/generate", content=content, headers=headers)

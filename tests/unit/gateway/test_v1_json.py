@@ -80,9 +80,7 @@ def test_names_of_protos_and_of_json_are_read_and_names_of_protos_written() -> N
         ),
     ],
 )
-def test_misfit_is_refused_by_the_name_of_its_field(
-    body: str | bytes, field: str, reason: str
-) -> None:
+def test_misfit_is_refused_by_its_field(body: str | bytes, field: str, reason: str) -> None:
     with pytest.raises(Failure) as refused:
         read(body)
     assert (refused.value.status, refused.value.field) == (400, field)

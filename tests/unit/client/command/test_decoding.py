@@ -95,9 +95,7 @@ def test_flags_and_variables_give_the_same_request_as_keywords(keywords: Generat
     assert by_variable == requests.generate_request("a", **cast(GenerateOptions, told))
 
 
-def test_the_help_has_groups_and_shows_what_the_proto_declares(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_help_has_groups_and_declared_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read("--help")
     lines = capsys.readouterr().out.splitlines()

@@ -70,9 +70,7 @@ def test_a_line_in_another_encoding_is_named_by_its_number(path: Path) -> None:
         (b"PK\3\4\0", "utf-8", "line 1 has a NUL character; the file is not text"),
     ],
 )
-def test_a_file_with_nul_characters_is_refused(
-    path: Path, data: bytes, given: str, reason: str
-) -> None:
+def test_a_file_with_nul_is_refused(path: Path, data: bytes, given: str, reason: str) -> None:
     path.write_bytes(data)
     with closing(SourceFile(path, given)) as source, pytest.raises(OptionError, match=reason):
         list(source)

@@ -105,9 +105,7 @@ def test_an_error_that_concerns_every_line_ends_the_run(run_lines: Run, tmp_path
     ]
 
 
-def test_lines_have_no_deadline_unless_it_is_set(
-    run: Run, run_lines: Run, server: FakeServer
-) -> None:
+def test_lines_have_no_deadline_of_their_own(run: Run, run_lines: Run, server: FakeServer) -> None:
     for answer in (run_lines(b"a\n"), run_lines(b"a\n", "--timeout-s", "60"), run("a")):
         assert answer == (0, "A\n", "")
     lines_s, limited_s, text_s = server.timeouts_s
@@ -135,9 +133,7 @@ def test_lines_of_standard_input(server: FakeServer, argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["--file", "-"]])
-def test_a_line_is_answered_before_the_next_one_arrives(
-    server: FakeServer, argv: list[str]
-) -> None:
+def test_a_line_is_answered_before_the_next_arrives(server: FakeServer, argv: list[str]) -> None:
     process = start(server, *argv, stderr=None)
     for line, answer in ((b"first", b"FIRST"), (b"", b""), (b"\xff", b""), (b"second", b"SECOND")):
         process.stdin.write(line + b"\n")
@@ -279,9 +275,7 @@ def test_a_text_that_fails_or_that_the_model_cannot_read(run: Run, form: list[st
 
 @FORMS
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"])
-def test_an_error_that_concerns_every_text_ends_the_run(
-    run: Run, form: list[str], code: str
-) -> None:
+def test_an_error_of_every_text_ends_the_run(run: Run, form: list[str], code: str) -> None:
     status, out, err = run(*form, "--concurrency", "1", "a", f"fail {code}", "b")
     assert (status, out) == (1, "A\n")
     assert err.splitlines()[0] == f"seqserve: {code}: {code.lower()}, says the fake"
@@ -313,9 +307,7 @@ def test_numbers_that_differ_are_reported(run: Run) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
-def test_an_answer_that_is_cut_or_garbled_is_reported(
-    run: Run, run_lines: Run, form: list[str]
-) -> None:
+def test_an_answer_cut_or_garbled_is_reported(run: Run, run_lines: Run, form: list[str]) -> None:
     faults = "{0} 1: cut short: length\n{0} 2: garbled: some letters of the source\n"
     texts = ["snip ✂", "the \ufffd"]
     expected = (0, "SNIP ✂\nTHE \ufffd\n", faults.format("seqserve: text"))

@@ -38,9 +38,7 @@ def ended(program: str) -> tuple[int, bytes, bytes]:
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
-def test_the_overview_shows_commands_and_examples(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_overview_shows_commands(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 0
     shown = capsys.readouterr().out
     listed = shown.partition("commands:\n")[2].partition("\n\n")[0].splitlines()
@@ -82,9 +80,7 @@ def test_an_unknown_command(word: str, advice: str, capsys: pytest.CaptureFixtur
     assert f"unknown command '{word}'{advice}\n" in capsys.readouterr().err
 
 
-def test_a_command_gets_its_arguments_and_returns_the_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_command_gets_arguments_and_returns_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, len)
     assert main(["try", "a", "b", "--c"]) == 3
 

@@ -40,9 +40,7 @@ def test_several_servers_are_asked_and_named(
 
 
 @pytest.mark.parametrize("weight", ["5", "5=x", "5=1=2", "="])
-def test_a_weight_that_is_none_is_told_with_an_example(
-    weight: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_weight_is_told_an_example(weight: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "traffic", "en-de", "1=9", weight]) == 2
     told = f"weights: {weight!r} is not VERSION=WEIGHT, two whole numbers, such as 5=1"
     assert told in capsys.readouterr().err

@@ -40,9 +40,7 @@ def test_the_file_holds_no_token(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_last_line_without_an_end_is_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_last_line_gets_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "tokens"
     path.write_text("# ours")
     assert main(["token", "--tokens", str(path)]) == 0

@@ -251,9 +251,7 @@ def test_a_damaged_journal_is_reported_in_one_sentence(translate: Run, tmp_path:
 
 
 @pytest.mark.parametrize("blocks", [0, 2])
-def test_a_full_disk_is_reported_in_one_sentence(
-    server: FakeServer, tmp_path: Path, blocks: int
-) -> None:
+def test_a_full_disk_is_told_in_a_sentence(server: FakeServer, tmp_path: Path, blocks: int) -> None:
     """A limit on the size of files stands for the disk, in blocks of 512 bytes."""
     path, out = tmp_path / "a.txt", tmp_path / "b.txt"
     path.write_text("\n".join("a" * 300 + str(number) for number in range(9)))

@@ -103,9 +103,7 @@ GAPS = st.sampled_from(["", " ", "\n", "/* ; */", '// "x\n'])
 
 
 @given(st.lists(st.tuples(STRINGS, GAPS, STRINGS, GAPS)))
-def test_any_file_stays_to_the_byte_and_is_read_again(
-    entries: list[tuple[str, str, str, str]],
-) -> None:
+def test_any_file_stays_as_is_and_is_read_again(entries: list[tuple[str, str, str, str]]) -> None:
     text = "".join(f'"{key}"{gap}={end}"{value}"{gap};{end}' for key, gap, value, end in entries)
     passages = passages_of(Format.STRINGS, text)
     again = passages_of(Format.STRINGS, written(passages))

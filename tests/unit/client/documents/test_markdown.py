@@ -22,9 +22,7 @@ READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
         ("b #1:2", '"b #1:2"'),
     ],
 )
-def test_a_plain_field_is_quoted_where_it_would_mean_something(
-    target: str, written_target: str
-) -> None:
+def test_a_field_is_quoted_where_it_would_mean_something(target: str, written_target: str) -> None:
     passages = passages_of(Format.MARKDOWN, "---\ntitle: a\n---\n")
     assert (
         written(passages, lambda _: Translation(target)) == f"---\ntitle: {written_target}\n---\n"

@@ -26,9 +26,7 @@ PLACEHOLDERS += ["<x id='1'/>", "<br>", "https://x.y/a?b=c", "www.x.y", "a.b@x.o
         "{p}\n",
     ),
 )
-def test_without_attention_a_placeholder_divides_the_text(
-    text: str, expected: str, placeholder: str
-) -> None:
+def test_without_attention_placeholders_divide(text: str, expected: str, placeholder: str) -> None:
     source, result = (json.dumps(each.replace("{p}", placeholder)) for each in (text, expected))
     assert json.loads(marked(Format.JSON, source)) == json.loads(result)
 
@@ -94,9 +92,7 @@ def test_the_model_reads_a_placeholder_which_comes_back_where_it_writes_it(
     st.lists(st.sampled_from([*PLACEHOLDERS, "word", "Zwei", " ", ", ", "(", ")", "\n"])),
     st.randoms(use_true_random=False),
 )
-def test_every_placeholder_comes_back_once_wherever_words_go(
-    parts: list[str], random: Random
-) -> None:
+def test_placeholders_come_back_once_wherever_words_go(parts: list[str], random: Random) -> None:
     text = " ".join(parts)
     passages = passages_of(Format.JSON, json.dumps(text))
     result = json.loads(written(passages, lambda each: shuffled(each, random)))

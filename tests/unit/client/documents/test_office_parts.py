@@ -117,9 +117,7 @@ PROMPT = "<p:sp><p:nvSpPr><p:nvPr><p:ph{}/></p:nvPr></p:nvSpPr>{}</p:sp>"
     ],
 )
 @pytest.mark.parametrize("form", [OFFICE, STRICT])
-def test_parts_of_slides_and_sheets(
-    text: str, texts: list[str], expected: str | None, form: str
-) -> None:
+def test_slides_and_sheets(text: str, texts: list[str], expected: str | None, form: str) -> None:
     source = part(text, form=form)
     passages = passages_of(Format.PPTX, source)
     assert sent(passages) == texts
@@ -246,9 +244,7 @@ def test_the_format_within_a_comment_divides_it_and_stays() -> None:
 @pytest.mark.parametrize(
     "around", [("", ""), ("<w:t>some</w:t>", "<w:t xml:space='preserve'> x</w:t>")]
 )
-def test_the_texts_of_a_picture_are_translated(
-    root: str, text: str, around: tuple[str, str]
-) -> None:
+def test_texts_of_a_picture_are_translated(root: str, text: str, around: tuple[str, str]) -> None:
     source = part(text.format(*around), root)
     found = in_capitals(passages_of(Format.DOCX, source))
     assert '"A WORD"' in found and ElementTree.fromstring(found) is not None

@@ -161,9 +161,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "text", "reason"), REFUSED, ids=lambda each: str(each)[:30])
-def test_what_is_not_in_its_format_is_refused_with_its_line(
-    kind: Format, text: str, reason: str
-) -> None:
+def test_what_is_not_in_its_format_is_refused_by_line(kind: Format, text: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         passages_of(kind, text)
 

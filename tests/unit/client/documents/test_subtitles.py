@@ -93,9 +93,7 @@ LINES += ["00:01.000 --> 00:02.000 line:1", "00:00:01,000 --> 00:00:02,000"]
     st.lists(st.sampled_from(LINES)),
     st.sampled_from(["\n", "\r\n", "\r"]),
 )
-def test_times_stay_and_all_text_of_a_cue_is_translated(
-    head: str, lines: list[str], end: str
-) -> None:
+def test_times_stay_and_all_of_a_cue_is_translated(head: str, lines: list[str], end: str) -> None:
     text = (head + "".join(f"{line}\n" for line in lines)).replace("\n", end)
     passages = passages_of(Format.SRT, text)
     numbers = [each.line for each in passages]

@@ -197,9 +197,7 @@ async def test_an_error_of_ours_is_told_once(server: FakeServer, streamed: bool)
 
 
 @pytest.mark.parametrize("connections", [1, 3])
-async def test_the_connections_of_a_load_are_there_before_it(
-    server: FakeServer, connections: int
-) -> None:
+async def test_connections_of_a_load_are_there_before(server: FakeServer, connections: int) -> None:
     caller = GrpcCaller(server.target, REQUEST, connections=connections)
     async with caller:
         assert connections_to(server.target) == connections
@@ -215,9 +213,7 @@ async def test_connections_of_a_load_grow_by_themselves(server: FakeServer) -> N
         await eventually(lambda: connections_to(server.target) == 2)
 
 
-async def test_a_server_that_is_away_and_one_that_gets_no_token_in_clear(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_server_that_is_away_or_gets_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_callers, "_CONNECT_S", 0.05)
     with pytest.raises(Unreachable, match=r"no connection to localhost:1 within 0\.05 s"):
         await grpc_caller_of("localhost:1").__aenter__()

@@ -113,9 +113,7 @@ def test_details_of_every_request() -> None:
         (0.02, 0.95, ["late by 20.0 ms (p99)", "busy for 95%"]),
     ],
 )
-def test_a_late_or_busy_generator_is_told(
-    late_s: float, cpu_share: float, words: list[str]
-) -> None:
+def test_a_late_or_busy_sender_is_told(late_s: float, cpu_share: float, words: list[str]) -> None:
     facts = result([served(0.0, 0.1, late_s)] * 100, cpu_share)
     assert facts["max_lateness_ms"] == pytest.approx(1e3 * late_s)
     faults = warnings_of(facts)
@@ -186,9 +184,7 @@ def test_marks_of_an_axis(axis: Axis, names: list[str]) -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1.0))
-def test_no_less_than_its_share_is_at_or_below_a_percentile(
-    values: list[float], share: float
-) -> None:
+def test_its_share_is_at_or_below_a_percentile(values: list[float], share: float) -> None:
     bound = percentile(values, share)
     assert bound in values
     assert sum(value <= bound for value in values) >= share * len(values) * (1 - 1e-9)

@@ -152,9 +152,7 @@ BY_A_PROXY.by_server = True
         (Cancelled("CANCELLED", "the call was cancelled"), 0.0, 1),
     ],
 )
-def test_which_connection_is_taken_after_an_error(
-    error: CallError, after_s: float, taken: int
-) -> None:
+def test_which_connection_follows_an_error(error: CallError, after_s: float, taken: int) -> None:
     balancer, _ = two()
     place = balancer.place()
     place.failed(error)

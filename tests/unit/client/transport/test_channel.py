@@ -252,9 +252,7 @@ def test_settings_of_a_wrong_type_are_named(setting: str, value: Any, reason: st
         Client("localhost:1", **{setting: value})
 
 
-def test_metadata_goes_with_every_attempt_beside_the_token(
-    server: FakeServer, connect: Connect
-) -> None:
+def test_metadata_goes_with_every_attempt_and_token(server: FakeServer, connect: Connect) -> None:
     numbers = itertools.count()
     given: Any = {"token": "abc", "metadata": lambda: [("x-attempt", str(next(numbers)))]}
     client = connect(server.target, retry=SOON, **given)

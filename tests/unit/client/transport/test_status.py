@@ -35,9 +35,7 @@ def test_every_status_has_an_error(code: grpc.StatusCode) -> None:
         ("RESOURCE_EXHAUSTED", "the queue is full", Overloaded),
     ],
 )
-def test_the_message_of_a_status_may_choose_the_error(
-    code: str, details: str, kind: type[CallError]
-) -> None:
+def test_the_message_may_choose_the_error(code: str, details: str, kind: type[CallError]) -> None:
     assert type(error_of(grpc.StatusCode[code], details, ())) is kind
 
 
