@@ -48,13 +48,8 @@ def answers(gateway: Gateway) -> dict[str, Any]:
     script = Path(__file__).parent / "http_clients" / "translate.py"
     # A proxy of the machine cannot reach this process.
     environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
-    done = subprocess.run(
-        [str(python), str(script), gateway.url],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env=environment,
-    )
+    command, patience = [str(python), str(script), gateway.url], {"timeout": PATIENCE_S}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, **patience)
     assert done.returncode == 0, done.stderr
     answers: dict[str, Any] = json.loads(done.stdout)
     return answers

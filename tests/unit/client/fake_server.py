@@ -274,29 +274,15 @@ GLOSSARIES = [
         {"source_language": "ko", "entry_count": 9, "fault": "line 2: is not UTF-8"},
     )
 ]
+_CAPITALS: Any = {"version": 2, "state": model_pb2.MODEL_STATE_READY, "is_default": True}
+_CAPITALS |= {"precision": "fp32", "provider": "cpu", "licence": "Apache-2.0"}
+_CAPITALS |= {"max_source_length": 64, "max_target_length": 80, "vocabulary_size": 1000}
+_CAPITALS |= {"traffic_share": 1.0, "slots": 64, "slots_in_use": 3, "queue_depth": 5}
+_REASON = "decoder.onnx: the hash differs from the manifest's"
+_BROKEN: Any = {"version": 1, "state": model_pb2.MODEL_STATE_FAILED, "state_reason": _REASON}
 MODELS = [
     model_pb2.Model(
-        name="capitals",
-        version=2,
-        state=model_pb2.MODEL_STATE_READY,
-        is_default=True,
-        precision="fp32",
-        provider="cpu",
-        max_source_length=64,
-        max_target_length=80,
-        vocabulary_size=1000,
-        description="Text in capitals",
-        licence="Apache-2.0",
-        traffic_share=1.0,
-        has_shortlist=True,
-        slots=64,
-        slots_in_use=3,
-        queue_depth=5,
+        name="capitals", description="Text in capitals", has_shortlist=True, **_CAPITALS
     ),
-    model_pb2.Model(
-        name="broken",
-        version=1,
-        state=model_pb2.MODEL_STATE_FAILED,
-        state_reason="decoder.onnx: the hash differs from the manifest's",
-    ),
+    model_pb2.Model(name="broken", **_BROKEN),
 ]

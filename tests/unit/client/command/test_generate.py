@@ -113,9 +113,6 @@ def test_lines_have_no_deadline_of_their_own(run: Run, run_lines: Run, server: F
     assert text_s <= 31.0 < limited_s <= 61.0 < 1e6 < lines_s
 
 
-# ---- pipes and signals
-
-
 @pytest.mark.parametrize("argv", [[], ["--file", "-"], ["--stream"]])
 def test_lines_of_standard_input(server: FakeServer, argv: list[str]) -> None:
     """Those that fail, a Windows file, an error that ends the run: as lines of a file."""
@@ -221,9 +218,6 @@ def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
     progress, summary, end = shown[-1].split("\r\n")
     assert re.fullmatch(r"seqserve: 3 lines, [\d,]+ a second", progress)
     assert (summary, end) == ("seqserve: 1 of 3 lines failed: 2", "")
-
-
-# ---- what is printed
 
 
 N_BEST = "GOOD DAY\nGOOD DAY!\nGOOD DAY!!\n"

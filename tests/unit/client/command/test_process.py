@@ -11,25 +11,16 @@ from ..fake_server import FakeServer
 
 def shell(server: FakeServer, arguments: str) -> tuple[int, str, str]:
     """Runs the command with redirections of the shell."""
-    command = f"exec {sys.executable} -m seqserve {arguments}"
-    done = subprocess.run(
-        ["sh", "-c", command.replace("TARGET", server.target)],
-        input=b"a\n",
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    command = f"exec {sys.executable} -m seqserve {arguments}".replace("TARGET", server.target)
+    done = subprocess.run(["sh", "-c", command], input=b"a\n", capture_output=True, timeout=60)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        "generate --target TARGET a",
-        "generate --target TARGET --file -",
-        "models --target TARGET",
-        "generate --help",
-        "--version",
+        *("generate --target TARGET a", "generate --target TARGET --file -"),
+        *("models --target TARGET", "generate --help", "--version"),
     ],
 )
 def test_output_that_cannot_be_written(server: FakeServer, arguments: str) -> None:
