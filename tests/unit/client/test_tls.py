@@ -110,7 +110,8 @@ def test_a_pair_of_files_is_read(certificates: Certificates, tmp_path: Path) -> 
     # A key of another certificate; and an error does not show the key.
     secret = key.read_text().splitlines()[1]
     for pair in ((certificate, certificates.client[1]), (key, key)):
-        with pytest.raises(OptionError, match=r"^--cert, --key: .* are not a cert") as caught:
+        refused = pytest.raises(OptionError, match=r"^--cert, --key: .* a certificate and its key")
+        with refused as caught:
             read_pair(*pair, NAMES)
         assert secret not in str(caught.value)
 

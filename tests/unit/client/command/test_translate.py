@@ -78,7 +78,8 @@ def test_files_need_a_folder(seqserve: Run, file: Path, tmp_path: Path, server: 
 def test_names_and_formats(translate: Run, tmp_path: Path, server: FakeServer, name: str) -> None:
     out = tmp_path / name
     status, _, err = translate("a.txt", "one\n", "-o", out)
-    assert status == 2 and f"{name} is named as {out.suffix[1:]}, and {tmp_path}/a.txt is" in err
+    assert status == 2
+    assert f"{name} is named as {out.suffix[1:]}, and {tmp_path}/a.txt is taken" in err
     assert not server.requests and not out.exists()
     assert translate("a.txt", "one\n", "--format", "text", "-o", out) == (0, "", "")
     assert out.read_text() == "ONE\n"
