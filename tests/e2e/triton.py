@@ -51,8 +51,13 @@ def infer(
 ) -> Answer:
     """Sends texts as numpy arrays and reads the answer as arrays."""
     with _client(target) as client:
-        given = {"parameters": dict(parameters or {}), **more}
-        return _answer(client.infer(model, [_input(texts)], **given))
+        result = client.infer(
+            model,
+            [_input(texts)],
+            parameters=dict(parameters or {}),
+            **more,
+        )
+        return _answer(result)
 
 
 def stream(
@@ -67,8 +72,12 @@ def stream(
     with _client(target) as client:
         client.start_stream(note)
         for number, (texts, parameters) in enumerate(requests):
-            given = {"request_id": str(number), "parameters": dict(parameters)}
-            client.async_stream_infer(model, [_input(texts)], **given)
+            client.async_stream_infer(
+                model,
+                [_input(texts)],
+                request_id=str(number),
+                parameters=dict(parameters),
+            )
         client.stop_stream()
     return list(found.queue)
 
