@@ -86,12 +86,7 @@ class FakeServer(
             self._begin(request, context)
             if request.source.startswith("hang"):
                 self.cancelled.wait(3 * PATIENCE_S)
-            return answer(
-                request.source,
-                model=request.model,
-                version=request.version,
-                options=request.options,
-            )
+            return answer_to(request)
         finally:
             with self._lock:
                 self._running -= 1
@@ -154,11 +149,15 @@ class FakeServer(
             self.cancelled.wait(3 * PATIENCE_S)
         yield from joined([*late.values()]) if self.max_requests else late.values()
 
-    def _outcome(self, request: Any, context: Any) -> Any:
+    def _times(self, request: Any) -> int:
+        """Notes a request; returns how often its source has come."""
         with self._lock:
             self.requests.append(request)
             self._seen[request.source] += 1
-            times = self._seen[request.source]
+            return self._seen[request.source]
+
+    def _outcome(self, request: Any, context: Any) -> Any:
+        times = self._times(request)
         word, detail, *_ = [*request.source.split(), "", ""]
         if word == "busy" and times <= int(detail):
             fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -170,10 +169,7 @@ class FakeServer(
             field = "source" if code == "INVALID_ARGUMENT" else ""
             failed = generation_pb2.Failure(code=number, message=message, field=field)
             return generation_pb2.Outcome(failure=failed)
-        answered = answer(
-            request.source, model=request.model, version=request.version, options=request.options
-        )
-        return generation_pb2.Outcome(response=answered)
+        return generation_pb2.Outcome(response=answer_to(request))
 
     def Score(self, request: Any, context: Any) -> Any:
         self._begin(request, context)
@@ -223,11 +219,7 @@ class FakeServer(
 
     def _begin(self, request: Any, context: Any) -> None:
         self._note_metadata(context)
-        with self._lock:
-            self.requests.append(request)
-            self._seen[request.source] += 1
-            times = self._seen[request.source]
-        words = request.source.split()
+        times, words = self._times(request), request.source.split()
         if self.is_draining:
             fail(context, grpc.StatusCode.UNAVAILABLE)
         options = getattr(request, "options", generation_pb2.GenerationOptions())
@@ -246,6 +238,11 @@ class FakeServer(
         if words[0] == "hang" and not context.add_callback(self.cancelled.set):
             # The caller has already gone.
             self.cancelled.set()
+
+
+def answer_to(request: Any) -> Any:
+    model, version = request.model, request.version
+    return answer(request.source, model=model, version=version, options=request.options)
 
 
 def joined(responses: list[Any]) -> list[Any]:
@@ -271,40 +268,21 @@ def fail(context: Any, code: grpc.StatusCode, field: str = "source") -> None:
 
 
 GLOSSARIES = [
-    model_pb2.Glossary(
-        name="products", source_language="en", target_language="de", entry_count=1200
-    ),
-    model_pb2.Glossary(
-        name="products",
-        source_language="ko",
-        target_language="de",
-        entry_count=9,
-        fault="line 2: is not UTF-8",
-    ),
+    model_pb2.Glossary(name="products", target_language="de", **facts)
+    for facts in (
+        {"source_language": "en", "entry_count": 1200},
+        {"source_language": "ko", "entry_count": 9, "fault": "line 2: is not UTF-8"},
+    )
 ]
+_CAPITALS: Any = {"version": 2, "state": model_pb2.MODEL_STATE_READY, "is_default": True}
+_CAPITALS |= {"precision": "fp32", "provider": "cpu", "licence": "Apache-2.0"}
+_CAPITALS |= {"max_source_length": 64, "max_target_length": 80, "vocabulary_size": 1000}
+_CAPITALS |= {"traffic_share": 1.0, "slots": 64, "slots_in_use": 3, "queue_depth": 5}
+_REASON = "decoder.onnx: the hash differs from the manifest's"
+_BROKEN: Any = {"version": 1, "state": model_pb2.MODEL_STATE_FAILED, "state_reason": _REASON}
 MODELS = [
     model_pb2.Model(
-        name="capitals",
-        version=2,
-        state=model_pb2.MODEL_STATE_READY,
-        is_default=True,
-        precision="fp32",
-        provider="cpu",
-        max_source_length=64,
-        max_target_length=80,
-        vocabulary_size=1000,
-        description="Text in capitals",
-        licence="Apache-2.0",
-        traffic_share=1.0,
-        has_shortlist=True,
-        slots=64,
-        slots_in_use=3,
-        queue_depth=5,
+        name="capitals", description="Text in capitals", has_shortlist=True, **_CAPITALS
     ),
-    model_pb2.Model(
-        name="broken",
-        version=1,
-        state=model_pb2.MODEL_STATE_FAILED,
-        state_reason="decoder.onnx: the hash differs from the manifest's",
-    ),
+    model_pb2.Model(name="broken", **_BROKEN),
 ]

@@ -25,26 +25,20 @@ def numbered(layers: int, heads: int, queries: int, keys: int) -> AttentionWeigh
 
 
 @given(SIZES, st.data())
-def test_the_weights_of_a_head(sizes: tuple[int, int, int, int], data: st.DataObject) -> None:
+def test_the_weights_of_a_head_and_the_mean_over_heads(
+    sizes: tuple[int, int, int, int], data: st.DataObject
+) -> None:
     layers, heads, queries, keys = sizes
     weights = numbered(*sizes)
     layer = data.draw(st.integers(-layers, layers - 1))
     head = data.draw(st.integers(-heads, heads - 1))
-    start = 1000 * (layer % layers) + 100 * (head % heads)
-    assert weights.of(layer, head) == [
-        [start + 10 * query + key for key in range(keys)] for query in range(queries)
-    ]
 
+    def expected(start: float) -> list[list[float]]:
+        return [[start + 10 * query + key for key in range(keys)] for query in range(queries)]
 
-@given(SIZES, st.data())
-def test_the_mean_over_heads(sizes: tuple[int, int, int, int], data: st.DataObject) -> None:
-    layers, heads, queries, keys = sizes
-    weights = numbered(*sizes)
-    layer = data.draw(st.integers(-layers, layers - 1))
-    start = 1000 * (layer % layers) + 50 * (heads - 1)
-    assert weights.mean(layer) == [
-        [start + 10 * query + key for key in range(keys)] for query in range(queries)
-    ]
+    start = 1000 * (layer % layers)
+    assert weights.of(layer, head) == expected(start + 100 * (head % heads))
+    assert weights.mean(layer) == expected(start + 50 * (heads - 1))
     assert weights.mean() == weights.mean(layers - 1)
 
 

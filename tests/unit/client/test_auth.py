@@ -12,26 +12,24 @@ from seqserve.errors import OptionError
 DIGEST = "ab" * 32
 
 
-def test_a_line_has_quotas() -> None:
+def test_tokens_are_long_and_never_the_same() -> None:
+    tokens = {new_token() for _ in range(100)}
+    assert len(tokens) == 100
+    # 32 bytes, in base 64.
+    assert {len(token.removeprefix("seqserve_")) for token in tokens} == {43}
+    assert all(metadata_of(token, is_private=True) for token in tokens)
+
+
+def test_a_line_has_scopes_in_any_order_and_quotas() -> None:
+    assert digest_of("abc").hex() == hashlib.sha256(b"abc").hexdigest()
+    entry = TokenEntry.parse(f"{DIGEST.upper()} admin,generate, web")
+    assert str(entry) == f"{DIGEST} generate,admin web"
     line = f"{'0' * 64} generate shop characters/month=1000000 requests/day=5"
     entry = TokenEntry.parse(line)
     assert entry.quotas == (Quota("characters", "month", 1_000_000), Quota("requests", "day", 5))
     assert str(entry) == line
     with pytest.raises(OptionError, match="needs a name"):
         replace(entry, name="")
-
-
-def test_tokens_are_long_and_never_the_same() -> None:
-    tokens = {new_token() for _ in range(100)}
-    assert len(tokens) == 100
-    for token in tokens:
-        # 32 bytes, in base 64.
-        assert len(token.removeprefix("seqserve_")) == 43
-        assert metadata_of(token, is_private=True)
-
-
-def test_digest_is_what_other_tools_compute() -> None:
-    assert digest_of("abc").hex() == hashlib.sha256(b"abc").hexdigest()
 
 
 @given(
@@ -43,11 +41,6 @@ def test_a_written_line_is_read_back(digest: bytes, scopes: frozenset[Scope], na
     entry = TokenEntry(digest=digest, scopes=scopes, name=name)
     assert TokenEntry.parse(str(entry)) == entry
     assert TokenEntry.parse(f"  {entry}\t\n") == entry
-
-
-def test_the_order_of_scopes_does_not_matter() -> None:
-    entry = TokenEntry.parse(f"{DIGEST.upper()} admin,generate, web")
-    assert str(entry) == f"{DIGEST} generate,admin web"
 
 
 @pytest.mark.parametrize(

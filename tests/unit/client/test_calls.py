@@ -67,11 +67,8 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def test_nothing_to_do() -> None:
-    assert list(WorkerPool(double, [], concurrency=3).outcomes()) == []
-
-
 def test_an_outcome_is_yielded_while_the_input_blocks() -> None:
+    assert list(WorkerPool(double, [], concurrency=3).outcomes()) == []
     answered = threading.Event()
 
     def slow_input() -> Iterator[int]:

@@ -57,55 +57,54 @@ def test_the_timeout_of_a_call_overrides_that_of_the_client(session: Connect) ->
 def test_a_call_is_retried(session: Connect) -> None:
     run = session([UNAVAILABLE], [FULL], [BROKEN], [answer("at last")])
     assert run.generate("at last").text == "AT LAST"
-    assert len(run.calls) == 4
     timeouts = [call.timeout_s or 0.0 for call in run.calls]
-    assert timeouts == sorted(timeouts, reverse=True)
-
-
-def test_the_last_failure_is_raised(session: Connect) -> None:
+    assert len(timeouts) == 4 and timeouts == sorted(timeouts, reverse=True)
+    # The last failure is raised, and one that is not retried at once.
     run = session([UNAVAILABLE], [UNAVAILABLE], [UNAVAILABLE], [FULL], [answer("too late")])
     with pytest.raises(Overloaded):
         run.generate("a")
     assert len(run.calls) == 4
-
-
-def test_an_error_that_is_not_retried_is_raised_at_once(session: Connect) -> None:
-    run = session([NotFound("NOT_FOUND", "there are: en-de")])
     with pytest.raises(NotFound, match="there are: en-de"):
-        run.generate("a")
+        session([NotFound("NOT_FOUND", "there are: en-de")]).generate("a")
 
 
-def test_a_source_that_cannot_be_sent_is_not_sent(session: Connect) -> None:
+@pytest.mark.parametrize(
+    ("source", "options", "reason"),
+    [
+        ("\udce9", {}, "source: holds half a character"),
+        ("a", {"timeout_s": 0.0}, "timeout_s"),
+        ("a", {"stop_sequences": "end"}, "stop_sequences: 'end' is not a list of texts"),
+    ],
+)
+def test_what_cannot_be_sent_is_not_sent(
+    session: Connect, source: str, options: dict[str, Any], reason: str
+) -> None:
     run = session()
-    for call in (run.generate, run.stream, lambda source: run.generate_many([source])):
-        with pytest.raises(InvalidArgument, match="source: holds half a character"):
-            call("\udce9")
+    for call, sources in (
+        (run.generate, source),
+        (run.stream, source),
+        (run.generate_many, [source]),
+    ):
+        with pytest.raises(InvalidArgument, match=reason):
+            call(sources, **options)
     assert run.calls == []
-
-
-def test_stream(session: Connect) -> None:
-    run = session(stream_of("ab"))
-    pieces = run.stream("ab", version=3)
-    assert [piece.text for piece in pieces] == ["A", "B", ""]
-    assert [piece.result is None for piece in pieces] == [True, True, False]
-    assert run.calls[0].method is Method.GENERATE_STREAM
-    assert run.calls[0].request.version == 3
 
 
 def test_a_stream_is_read_to_its_status_and_later_errors_ignored(session: Connect) -> None:
     run = session([*stream_of("ab"), BROKEN])
-    assert "".join(piece.text for piece in run.stream("ab")) == "AB"
+    pieces = run.stream("ab", version=3)
+    assert [piece.text for piece in pieces] == ["A", "B", ""]
+    assert [piece.result is None for piece in pieces] == [True, True, False]
+    [call] = run.calls
+    assert (call.method, call.request.version) == (Method.GENERATE_STREAM, 3)
     # Up to the status: leaving earlier would cancel the call.
-    assert run.calls[0].is_read
+    assert call.is_read
 
 
-def test_a_stream_is_retried_before_its_first_message(session: Connect) -> None:
+def test_a_stream_is_retried_before_its_first_message_and_never_after_it(session: Connect) -> None:
     run = session([UNAVAILABLE], [BROKEN], stream_of("a"))
     assert "".join(piece.text for piece in run.stream("a")) == "A"
     assert len(run.calls) == 3
-
-
-def test_a_stream_is_never_retried_after_its_first_message(session: Connect) -> None:
     run = session([stream_of("ab")[0], BROKEN], stream_of("ab"))
     with pytest.raises(Unavailable, match="RST_STREAM"):
         run.stream("ab")
@@ -116,13 +115,6 @@ def test_a_stream_without_a_result_breaks_the_contract(session: Connect) -> None
     run = session(stream_of("ab")[:2])
     with pytest.raises(InternalError, match="without a result"):
         run.stream("ab")
-
-
-def test_a_wrong_timeout_names_its_field(session: Connect) -> None:
-    run = session()
-    for call in (run.generate, run.stream):
-        with pytest.raises(InvalidArgument, match="timeout_s"):
-            call("a", timeout_s=0.0)
 
 
 def test_many(session: Connect) -> None:
@@ -140,36 +132,16 @@ def test_a_failure_ends_many_after_what_came_before(session: Connect) -> None:
 
 
 def test_every_method_of_generation_takes_every_option(session: Connect) -> None:
-    options: dict[str, Any] = {
-        "beam_size": 4,
-        "top_p": 0.5,
-        "suppress_sequences": [["a", "b"], ["c"]],
-    }
+    numbers: dict[str, Any] = {"beam_size": 4, "top_p": 0.5}
+    options = numbers | {"suppress_sequences": [["a", "b"], ["c"]]}
     run = session([answer("a")], stream_of("a"), [answer("a")])
     run.generate("a", **options)
     run.stream("a", **options)
     run.generate_many(["a"], **options)
-    wanted = generation_pb2.GenerationOptions(
-        beam_size=4,
-        top_p=0.5,
-        suppress_sequences=[
-            generation_pb2.TokenSequence(tokens=["a", "b"]),
-            generation_pb2.TokenSequence(tokens=["c"]),
-        ],
-    )
+    wanted = generation_pb2.GenerationOptions(**numbers)
+    for tokens in options["suppress_sequences"]:
+        wanted.suppress_sequences.add(tokens=tokens)
     assert [call.request.options for call in run.calls] == [wanted] * 3
-
-
-def test_an_option_that_cannot_be_sent_is_not_sent(session: Connect) -> None:
-    run = session()
-    for call in (
-        run.generate,
-        run.stream,
-        lambda *_, **options: run.generate_many(["a"], **options),
-    ):
-        with pytest.raises(InvalidArgument, match="stop_sequences: 'end' is not a list of texts"):
-            call("a", stop_sequences="end")
-    assert run.calls == []
 
 
 def test_batch_has_an_outcome_for_each_source(session: Connect) -> None:

@@ -26,10 +26,12 @@ def test_a_file_takes_its_place_at_the_end(tmp_path: Path) -> None:
     assert names(path.parent) == ["a.bin"]
 
 
-def test_text_has_its_encoding_and_its_line_ends(tmp_path: Path) -> None:
+def test_a_new_file_has_its_encoding_and_the_permissions_of_every_new_file(tmp_path: Path) -> None:
     with written_whole(tmp_path / "a.txt", "w", encoding="latin-1", newline="\r\n") as file:
         print("ä", file=file)
     assert (tmp_path / "a.txt").read_bytes() == b"\xe4\r\n"
+    (tmp_path / "b.bin").write_bytes(b"b")
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.bin").stat().st_mode
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -51,13 +53,6 @@ def test_a_link_stays_and_permissions_too(tmp_path: Path) -> None:
         file.write("after")
     assert link.is_symlink() and path.read_text() == "after"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_a_new_file_has_the_permissions_that_every_new_file_gets(tmp_path: Path) -> None:
-    with written_whole(tmp_path / "a.bin") as file:
-        file.write(b"a")
-    (tmp_path / "b.bin").write_bytes(b"b")
-    assert (tmp_path / "a.bin").stat().st_mode == (tmp_path / "b.bin").stat().st_mode
 
 
 def test_what_is_not_a_regular_file_is_refused(tmp_path: Path) -> None:

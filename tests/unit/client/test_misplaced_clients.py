@@ -53,14 +53,10 @@ os._exit(0)
 """
 
 
-def forked(target: str, parent: str, child: str, **environ: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK, target, parent, child],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **environ},
-    )
+def run(program: str, *arguments: str, **environ: str) -> str:
+    command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
+    env = {**os.environ, **environ}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -85,7 +81,7 @@ MISPLACED = "forked while a client of its parent was open"
 def test_a_process_forked_while_a_client_was_open_cannot_call(
     server: FakeServer, parent: str, child: str, environ: dict[str, str], answer: str
 ) -> None:
-    assert answer in forked(server.target, parent, child, **environ)
+    assert answer in run(FORK, server.target, parent, child, **environ)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
@@ -105,9 +101,7 @@ for _ in range(5):
     os.wait()
 assert threads == [1] * 5, threads
 """
-    command = [sys.executable, "-W", "ignore", "-c", forks, server.target]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    run(forks, server.target)
 
 
 def test_an_async_client_belongs_to_the_event_loop_of_its_first_call(server: FakeServer) -> None:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -23,26 +24,14 @@ NASTY = ['<script>alert("1")</script>', "'\"><img src=x>", "영화가 재미있�
 
 
 def hypothesis(text: str = "Der Kaffee schmeckt.", **fields: object) -> Hypothesis:
-    best = Hypothesis(
-        text=text,
-        tokens=tuple(text.split()),
-        token_ids=tuple(range(len(text.split()))),
-        score=-1.5,
-        normalized_score=-0.5,
-        stop_reason=StopReason.EOS,
-    )
-    return replace(best, **fields)  # type: ignore[arg-type]
+    tokens, scores = tuple(text.split()), {"score": -1.5, "normalized_score": -0.5}
+    facts = {"token_ids": tuple(range(len(tokens))), "stop_reason": StopReason.EOS}
+    return Hypothesis(text=text, **{"tokens": tokens} | scores | facts | fields)
 
 
 def result(*hypotheses: Hypothesis, **fields: object) -> Result:
-    whole = Result(
-        hypotheses=hypotheses or (hypothesis(),),
-        model="en-de",
-        version=2,
-        source_tokens=4,
-        generated_tokens=3,
-        timings=TIMES,
-    )
+    facts: Any = {"model": "en-de", "version": 2, "source_tokens": 4, "generated_tokens": 3}
+    whole = Result(hypotheses=hypotheses or (hypothesis(),), timings=TIMES, **facts)
     return replace(whole, **fields)  # type: ignore[arg-type]
 
 
@@ -72,9 +61,7 @@ def test_a_plain_result_shows_its_text_and_its_figures() -> None:
         "Der Kaffee schmeckt.",
         "en-de/2, 4 → 3 tokens, score -1.50, stopped by eos, 6.2 ms",
     ]
-
-
-def test_what_was_not_computed_is_not_shown() -> None:
+    # What was not computed is not shown.
     assert "score" not in "".join(texts(result(hypothesis(score=None))))
 
 
@@ -93,17 +80,10 @@ def test_attention_is_a_cell_for_each_pair_of_tokens() -> None:
 
 
 def test_each_segment_has_its_own_attention() -> None:
+    places = {"source_begin": 0, "source_end": 1, "target_begin": 0, "target_end": 1}
+    facts = {"is_wrapped": False, "source_tokens": 2, "source_pieces": ("a", "b")}
     segments = tuple(
-        Segment(
-            source_begin=0,
-            source_end=1,
-            target_begin=0,
-            target_end=1,
-            is_wrapped=False,
-            hypotheses=hypotheses,
-            source_tokens=2,
-            source_pieces=("a", "b"),
-        )
+        Segment(hypotheses=hypotheses, **places, **facts)
         for hypotheses in ((attended("x y", ("a", "b")),), (), (attended("z", ("a", "b")),))
     )
     tables = drawn(result(segments=segments)).iter("table")
@@ -111,15 +91,9 @@ def test_each_segment_has_its_own_attention() -> None:
 
 
 def test_warnings_and_missing_terms_are_shown() -> None:
-    warning = TextWarning(
-        kind=TextWarningKind.NUMBERS_DIFFER,
-        source_text="7",
-        source_begin=0,
-        source_end=1,
-        target_text="",
-        target_begin=0,
-        target_end=0,
-    )
+    source = {"source_text": "7", "source_begin": 0, "source_end": 1}
+    target = {"target_text": "", "target_begin": 0, "target_end": 0}
+    warning = TextWarning(kind=TextWarningKind.NUMBERS_DIFFER, **source, **target)
     best = hypothesis(unmet_terms=(("coffee", "Kaffee"),), warnings=(warning,))
     shown = "\n".join(texts(result(best, source_warnings=(SourceWarning.OTHER_SCRIPT,))))
     assert "Warning of the source: other script" in shown

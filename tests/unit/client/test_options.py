@@ -45,6 +45,13 @@ class RequiredPlace:
     fresh: bool = option(False, help="Fresh.")
 
 
+def placed(*argv: str) -> RequiredPlace:
+    return parse(RequiredPlace, argv, prog="p", description="d", environ={})
+
+
+LINK = "tcp://10.0.0.1:50051"
+
+
 def read(*argv: str, **environ: str) -> Options:
     return parse(Options, argv, prog="seqserve try", description="Tries.", environ=environ)
 
@@ -94,29 +101,25 @@ def test_the_flags_of_a_list_override_its_variable_and_not_the_texts() -> None:
     assert (options.words, options.texts) == (["a", "b"], ["text", "texts"])
 
 
-def test_an_error_in_a_value_names_the_flag_or_variable() -> None:
-    with pytest.raises(OptionError, match="--sizes: 0 is less than 1, the smallest allowed"):
-        read("--sizes", "2", "--sizes", "0")
-    with pytest.raises(OptionError, match="SEQSERVE_SIZES: 'x' is not a whole number"):
-        read(SEQSERVE_SIZES="1 x")
-    with pytest.raises(OptionError, match="SEQSERVE_JSON: 'maybe' is not true or false"):
-        read(SEQSERVE_JSON="maybe")
-    with pytest.raises(OptionError, match=r"SEQSERVE_WORDS: .* has a quote that is not closed"):
-        read(SEQSERVE_WORDS="don't")
-    with pytest.raises(OptionError, match="--pairs: 'ab' has no = between two texts"):
-        read("--pairs", "a=b", "--pairs", "ab")
-    with pytest.raises(
-        OptionError, match="SEQSERVE_PAIRS: 'a' is given twice, with different values"
-    ):
-        read(SEQSERVE_PAIRS="a=b a=c")
-
-
-def test_port_that_kubernetes_sets_for_a_service_is_told_apart() -> None:
-    link = "tcp://10.0.0.1:50051"
-    with pytest.raises(OptionError, match=r"SEQSERVE_PORT: .* Kubernetes .* enableServiceLinks"):
-        read(SEQSERVE_PORT=link)
-    with pytest.raises(OptionError, match=r"--port: 'tcp:.*' is not a whole number$"):
-        read("--port", link)
+@pytest.mark.parametrize(
+    ("argv", "environ", "reason"),
+    [
+        (["--sizes", "2", "--sizes", "0"], {}, "--sizes: 0 is less than 1, the smallest allowed"),
+        ([], {"SIZES": "1 x"}, "SEQSERVE_SIZES: 'x' is not a whole number"),
+        ([], {"JSON": "maybe"}, "SEQSERVE_JSON: 'maybe' is not true or false"),
+        ([], {"WORDS": "don't"}, "SEQSERVE_WORDS: .* has a quote that is not closed"),
+        (["--pairs", "a=b", "--pairs", "ab"], {}, "--pairs: 'ab' has no = between two texts"),
+        ([], {"PAIRS": "a=b a=c"}, "SEQSERVE_PAIRS: 'a' is given twice, with different values"),
+        # As Kubernetes sets it for a service.
+        ([], {"PORT": LINK}, "SEQSERVE_PORT: .* Kubernetes .* enableServiceLinks"),
+        (["--port", LINK], {}, "--port: 'tcp:.*' is not a whole number$"),
+    ],
+)
+def test_an_error_in_a_value_names_the_flag_or_variable(
+    argv: list[str], environ: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(OptionError, match=reason):
+        read(*argv, **{f"SEQSERVE_{name}": value for name, value in environ.items()})
 
 
 @pytest.mark.parametrize(
@@ -129,17 +132,13 @@ def test_booleans_of_the_environment(words: str, value: bool) -> None:
         assert (options.json, options.color) == (value, value)
 
 
-def test_booleans_of_the_command_line() -> None:
+def test_a_flag_overrides_a_variable_and_an_empty_one_counts_as_unset() -> None:
     assert (read("--json").json, read("--no-color").color) == (True, False)
     assert read("--no-json", SEQSERVE_JSON="true").json is False
-
-
-def test_a_flag_overrides_a_variable() -> None:
     assert read("--port", "1", SEQSERVE_PORT="2").port == 1
-
-
-def test_an_empty_variable_counts_as_unset() -> None:
     assert read(SEQSERVE_PORT="", SEQSERVE_NAME="", SEQSERVE_JSON="") == Options()
+    # Positional arguments have no variable.
+    assert read(SEQSERVE_TEXTS="a").texts == []
 
 
 def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,16 +182,12 @@ def test_flags_may_be_anywhere_before_two_dashes(argv: list[str]) -> None:
     assert read(*argv) == Options(port=1, json=True, texts=["a", "b"])
 
 
-def test_after_two_dashes_everything_is_text() -> None:
+def test_after_two_dashes_everything_is_an_argument() -> None:
     assert read("--json", "-", "--", "-", "-x", "--port").texts == ["-", "-", "-x", "--port"]
-
-
-def test_two_dashes_before_arguments_of_other_types() -> None:
-    argv = ["--fresh", "--", "-runs"]
-    options = parse(RequiredPlace, argv, prog="p", description="d", environ={})
-    assert options == RequiredPlace(run=Path("-runs"), fresh=True)
+    assert parsed("--out", "x", "--mode=--").mode == "--"
+    assert placed("--fresh", "--", "-runs") == RequiredPlace(run=Path("-runs"), fresh=True)
     with pytest.raises(OptionError, match="'-b' is one argument too many"):
-        parse(RequiredPlace, ["--", "a", "-b"], prog="p", description="d", environ={})
+        placed("--", "a", "-b")
 
 
 @pytest.mark.parametrize(
@@ -207,14 +202,8 @@ def test_two_dashes_before_arguments_of_other_types() -> None:
         (["--no-color", "load"], ("load", ["--no-color"])),
     ],
 )
-def test_a_command_stands_before_between_or_after_flags(
-    argv: list[str], split: tuple[str, list[str]]
-) -> None:
+def test_a_command_stands_anywhere_in_flags(argv: list[str], split: tuple[str, list[str]]) -> None:
     assert split_command(Options, argv, ["load", "unload"]) == split
-
-
-def test_positional_arguments_have_no_variable() -> None:
-    assert read(SEQSERVE_TEXTS="a").texts == []
 
 
 def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,12 +247,11 @@ def test_a_required_option() -> None:
 
 
 def test_a_required_argument() -> None:
-    options = parse(RequiredPlace, ["--fresh", "runs/a"], prog="p", description="d", environ={})
-    assert options == RequiredPlace(run=Path("runs/a"), fresh=True)
+    assert placed("--fresh", "runs/a") == RequiredPlace(run=Path("runs/a"), fresh=True)
     with pytest.raises(OptionError, match="required: RUN; see `p --help`"):
-        parse(RequiredPlace, [], prog="p", description="d", environ={})
+        placed()
     with pytest.raises(OptionError, match="'b' is one argument too many"):
-        parse(RequiredPlace, ["a", "b"], prog="p", description="d", environ={})
+        placed("a", "b")
 
 
 def test_help_shows_variables_defaults_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,16 +290,10 @@ def test_an_option_may_have_no_variable() -> None:
     assert parsed("--out", "x", "--mode", "b").mode == "b"
 
 
-def test_the_help_shows_what_is_required_and_leaves_out_what_is_hidden(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_help_shows_what_is_required_and_not_hidden(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed("--help")
     shown = capsys.readouterr().out
     assert shown.startswith("usage: try --out PATH [OPTIONS]\n")
     assert "Mode. [a]" in shown and "rare" not in shown
     assert parsed("--out", "x", "--rare", "2").rare == 2
-
-
-def test_two_dashes_may_be_a_value() -> None:
-    assert parsed("--out", "x", "--mode=--").mode == "--"

@@ -22,11 +22,8 @@ def test_the_width_of_a_text_in_a_terminal(text: str, width: int) -> None:
     assert width_of(text) == width
 
 
-def test_wide_characters_do_not_shift_a_column() -> None:
+def test_wide_characters_shift_no_column_and_control_characters_are_shown() -> None:
     assert aligned([("咖啡", "x"), ("cafe", "x")]) == ["咖啡  x", "cafe  x"]
-
-
-def test_control_characters_are_shown_and_do_nothing() -> None:
     cells = ("two\nlines", "\x1b[31mred", "\u202eturned", "plain ▁")
     assert aligned([cells]) == [r"two\nlines  \x1b[31mred  \u202eturned  plain ▁"]
 

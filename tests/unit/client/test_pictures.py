@@ -78,9 +78,8 @@ def test_every_weight_is_drawn_once_and_fits(
 
 @pytest.mark.parametrize("style", Style)
 def test_a_weight_above_1_by_rounding_is_drawn_as_1(style: Style) -> None:
-    assert HeatMap([[1.0000001]], ["a"], ["x"]).text(style) == HeatMap([[1.0]], ["a"], ["x"]).text(
-        style
-    )
+    above, one = (HeatMap([[weight]], ["a"], ["x"]).text(style) for weight in (1.0000001, 1.0))
+    assert above == one
 
 
 def drawn(lines: Iterable[str]) -> ElementTree.Element:
@@ -88,10 +87,8 @@ def drawn(lines: Iterable[str]) -> ElementTree.Element:
 
 
 def test_a_larger_weight_has_a_darker_cell() -> None:
-    picture = drawn(
-        HeatMap([[0.0, 0.256], [0.744, 1.0000001]], ["a", "b"], ["x", "y"]).svg("title")
-    )
-    [cells] = picture.iter(f"{SVG}g")
+    weights = [[0.0, 0.256], [0.744, 1.0000001]]
+    [cells] = drawn(HeatMap(weights, ["a", "b"], ["x", "y"]).svg("title")).iter(f"{SVG}g")
     assert [cell.get("fill-opacity") for cell in cells] == ["0.00", "0.26", "0.74", "1.00"]
     places = [(cell.get("x"), cell.get("y")) for cell in cells]
     assert [x for x, _ in places[:2]] == [x for x, _ in places[2:]]
@@ -99,9 +96,7 @@ def test_a_larger_weight_has_a_darker_cell() -> None:
 
 
 @given(MARKUP, MARKUP)
-def test_names_are_escaped_and_cells_lie_within_the_picture(
-    rows: list[str], columns: list[str]
-) -> None:
+def test_names_are_escaped_and_cells_in_the_picture(rows: list[str], columns: list[str]) -> None:
     picture = drawn(
         HeatMap([[0.5] * len(columns)] * len(rows), rows, columns).svg("a <title> & more")
     )
@@ -141,17 +136,13 @@ def test_text_is_legible_on_both_grounds(side: int) -> None:
     assert all(one != other for one, other in combinations(SERIES, 2))
 
 
-def test_a_picture_follows_its_reader() -> None:
+def test_pictures_follow_their_reader() -> None:
     ink = COLOURS["ink"].light
     drawn = themed(f'<svg width="1"><text fill="{ink}">a</text></svg>')
     assert drawn.startswith(f'<svg width="1">\n<style>{style_sheet()}</style><text fill="var(--ink')
     assert "@media (prefers-color-scheme: dark)" in drawn
-
-
-def test_a_heat_map_follows_its_reader() -> None:
     lines = "\n".join(HeatMap([[1.0]], ["a"], ["b"]).svg("a title"))
-    assert style_sheet() in lines
-    assert not re.search(r'(fill|stroke)="#', lines)
+    assert style_sheet() in lines and not re.search(r'(fill|stroke)="#', lines)
 
 
 @pytest.mark.parametrize("path", DRAWN, ids=str)

@@ -38,14 +38,10 @@ def test_result() -> None:
     )
 
 
-def test_a_score_that_was_not_computed_is_none() -> None:
-    options = generation_pb2.GenerationOptions(return_scores=False)
-    result = responses.result_of(answer("good day", options=options))
+def test_a_score_that_was_not_computed_is_none_and_zero_is_a_score() -> None:
+    response = answer("good day", options=generation_pb2.GenerationOptions(return_scores=False))
+    result = responses.result_of(response)
     assert (result.score, result.hypotheses[0].normalized_score) == (None, None)
-
-
-def test_a_score_of_zero_is_a_score() -> None:
-    response = answer("good day")
     response.hypotheses[0].score = response.hypotheses[0].normalized_score = 0.0
     result = responses.result_of(response)
     assert (result.score, result.hypotheses[0].normalized_score) == (0.0, 0.0)
@@ -110,7 +106,7 @@ def test_attention() -> None:
     assert result.cross.of(1, 0) == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
 
 
-def test_scores_that_lack_a_token_break_the_contract() -> None:
+def test_answers_that_lack_a_part_break_the_contract() -> None:
     score = scored(generation_pb2.ScoreRequest(source="a", target="b"))
     del score.token_ids[0]
     with pytest.raises(InternalError, match="tokens that lack a score"):
@@ -119,13 +115,12 @@ def test_scores_that_lack_a_token_break_the_contract() -> None:
     del response.hypotheses[0].top_tokens[1].scores[0]
     with pytest.raises(InternalError, match="top tokens that lack a score"):
         responses.result_of(response)
-
-
-def test_tokens_that_lack_a_place_break_the_contract() -> None:
-    response = tokenized(generation_pb2.TokenizeRequest(text="a b"))
-    del response.ends[0]
+    tokens = tokenized(generation_pb2.TokenizeRequest(text="a b"))
+    del tokens.ends[0]
     with pytest.raises(InternalError, match="tokens that lack a place"):
-        responses.tokens_of(response)
+        responses.tokens_of(tokens)
+    with pytest.raises(InternalError, match="no hypothesis"):
+        responses.result_of(generation_pb2.GenerateResponse())
 
 
 def test_segments() -> None:
@@ -153,11 +148,6 @@ def test_weights_that_lack_a_token_break_the_contract(kind: str, change: str) ->
         responses.attention_of(response)
 
 
-def test_an_answer_without_a_hypothesis_breaks_the_contract() -> None:
-    with pytest.raises(InternalError, match="no hypothesis"):
-        responses.result_of(generation_pb2.GenerateResponse())
-
-
 def test_pieces() -> None:
     pieces = [responses.piece_of(response) for response in stream_of("ab")]
     assert pieces[:2] == [Piece(text="A", token_ids=(0,)), Piece(text="B", token_ids=(1,))]
@@ -180,15 +170,13 @@ def test_unknown_enum_members_of_a_newer_server_are_unspecified(number: int) -> 
     assert responses.result_of(response).stop_reason is StopReason.UNSPECIFIED
 
 
-def names(wire: Any) -> list[str]:
-    return [value.name for value in wire.DESCRIPTOR.values]
-
-
 def test_the_enums_mirror_the_wire() -> None:
-    reasons = [name.removeprefix("STOP_REASON_") for name in names(generation_pb2.StopReason)]
-    states = [name.removeprefix("MODEL_STATE_") for name in names(model_pb2.ModelState)]
-    assert [reason.name for reason in StopReason] == reasons
-    assert [state.name for state in ModelState] == states
+    for ours, wire, prefix in (
+        (StopReason, generation_pb2.StopReason, "STOP_REASON_"),
+        (ModelState, model_pb2.ModelState, "MODEL_STATE_"),
+    ):
+        names = [value.name.removeprefix(prefix) for value in wire.DESCRIPTOR.values]
+        assert [member.name for member in ours] == names
 
 
 def test_warnings_of_a_text() -> None:

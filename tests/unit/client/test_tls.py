@@ -78,9 +78,7 @@ def test_a_server_that_is_another_is_refused(
         assert advised in advice_on(no.value)
 
 
-def test_several_servers_need_a_server_name(
-    encrypted: FakeServer, certificates: Certificates
-) -> None:
+def test_several_servers_need_their_name(encrypted: FakeServer, certificates: Certificates) -> None:
     target = f"{encrypted.target},{encrypted.target}"
     with pytest.raises(OptionError, match="--tls-server-name"):
         Client(target, tls=TLS(ca=certificates.ca))
@@ -88,15 +86,12 @@ def test_several_servers_need_a_server_name(
         assert client.models()
 
 
-def test_one_of_certificate_and_key_is_refused(certificates: Certificates) -> None:
+def test_one_of_two_files_is_refused_and_a_missing_one_named(certificates: Certificates) -> None:
     certificate, key = certificates.client
     with pytest.raises(OptionError, match=r"^tls\.certificate: needs tls\.key"):
         TLS(certificate=certificate).credentials()
     with pytest.raises(OptionError, match=r"^tls\.key: needs tls\.certificate"):
         TLS(key=str(key)).credentials()
-
-
-def test_a_missing_file_is_named() -> None:
     with pytest.raises(OptionError, match=r"^tls\.ca: nowhere\.pem cannot be read"):
         Client("localhost:1", tls=TLS(ca="nowhere.pem"))
 
@@ -104,25 +99,21 @@ def test_a_missing_file_is_named() -> None:
 NAMES = ("--cert", "--key")
 
 
-def test_both_files_are_read(certificates: Certificates) -> None:
+def test_a_pair_of_files_is_read(certificates: Certificates, tmp_path: Path) -> None:
     certificate, key = certificates.server
     assert read_pair(certificate, key, NAMES) == (certificate.read_bytes(), key.read_bytes())
     assert read_authorities(certificates.ca, "--ca") == certificates.ca.read_bytes()
-
-
-@pytest.mark.parametrize("missing", [0, 1])
-def test_a_file_of_a_pair_that_is_missing_is_named(
-    certificates: Certificates, tmp_path: Path, missing: int
-) -> None:
-    pair = list(certificates.server)
-    pair[missing] = tmp_path / "none"
-    with pytest.raises(OptionError, match=rf"^{NAMES[missing]}: .*none cannot be read: No such"):
-        read_pair(pair[0], pair[1], NAMES)
-
-
-def test_a_key_of_another_certificate_is_refused(certificates: Certificates) -> None:
-    with pytest.raises(OptionError, match=r"^--cert, --key: .* are not a certificate and its key"):
-        read_pair(certificates.server[0], certificates.client[1], NAMES)
+    none = tmp_path / "none"
+    for name, pair in zip(NAMES, ((none, key), (certificate, none)), strict=True):
+        with pytest.raises(OptionError, match=rf"^{name}: .*none cannot be read: No such"):
+            read_pair(*pair, NAMES)
+    # A key of another certificate; and an error does not show the key.
+    secret = key.read_text().splitlines()[1]
+    for pair in ((certificate, certificates.client[1]), (key, key)):
+        refused = pytest.raises(OptionError, match=r"^--cert, --key: .* a certificate and its key")
+        with refused as caught:
+            read_pair(*pair, NAMES)
+        assert secret not in str(caught.value)
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, -30])
@@ -136,20 +127,10 @@ def test_half_a_file_is_refused(certificates: Certificates, tmp_path: Path, leng
         read_authorities(half, "--ca")
 
 
-def test_an_encrypted_key_is_refused_without_a_prompt(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+def test_an_encrypted_key_is_refused_unasked(certificates: Certificates, tmp_path: Path) -> None:
     certificate, key = certificates.server
     encrypted = tmp_path / "encrypted.key"
     command = ["openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:x", "-out", encrypted]
     subprocess.run(command, check=True, capture_output=True)
     with pytest.raises(OptionError, match=rf"^--key: {re.escape(str(encrypted))} is encrypted"):
         read_pair(certificate, encrypted, NAMES)
-
-
-def test_errors_do_not_show_the_key(certificates: Certificates) -> None:
-    key = certificates.server[1]
-    with pytest.raises(OptionError) as caught:
-        read_pair(key, key, NAMES)
-    secret = key.read_text().splitlines()[1]
-    assert secret not in str(caught.value)

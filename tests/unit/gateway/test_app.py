@@ -32,9 +32,7 @@ async def test_ready_while_the_server_answers_and_all_processes_take_calls(
         assert (await client.get("/health")).status_code == 503
 
 
-async def test_not_ready_without_a_server_but_alive(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_alive_but_not_ready_without_server(client: AsyncClient, server: FakeServer) -> None:
     server.stop()
     assert (await client.get("/readyz")).status_code == 503
     assert (await client.get("/healthz")).text == "alive\n"
@@ -69,9 +67,7 @@ async def test_probe_needs_no_place_among_the_calls(server: FakeServer) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/v2", 404), ("GET", "/v1/generate", 405)]
 )
-async def test_path_that_is_not_there(
-    client: AsyncClient, method: str, path: str, status: int
-) -> None:
+async def test_unknown_path(client: AsyncClient, method: str, path: str, status: int) -> None:
     answer = await client.request(method, path, headers={"x-request-id": "i-1"})
     assert answer.json()["detail"].endswith("; /docs lists all paths")
     assert (answer.status_code, answer.json()["status"]) == (status, status)

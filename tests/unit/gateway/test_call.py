@@ -27,9 +27,7 @@ async def shout_all(call: Call) -> Response:
 FORM = Form(name="shout", endpoints=[Endpoint(path="/shout", answer=shout_all)])
 
 
-async def test_array_is_answered_in_its_order_at_low_priority(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_array_is_answered_at_low_priority(client: AsyncClient, server: FakeServer) -> None:
     texts = [f"w{n}" for n in range(60)]
     answer = await client.post("/shout", json={"q": texts})
     assert answer.json() == [text.upper() for text in texts]
@@ -37,16 +35,12 @@ async def test_array_is_answered_in_its_order_at_low_priority(
     assert {request.options.beam_size for request in server.requests} == {2}
 
 
-async def test_single_text_has_the_priority_of_a_caller_who_waits(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_single_text_has_normal_priority(client: AsyncClient, server: FakeServer) -> None:
     assert (await client.post("/shout", json={"q": ["a"]})).json() == ["A"]
     assert server.requests[0].priority != generation_pb2.PRIORITY_LOW
 
 
-async def test_error_of_one_text_is_that_of_the_array(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_error_of_a_text_is_that_of_all(client: AsyncClient, server: FakeServer) -> None:
     texts = ["fail INVALID_ARGUMENT", *("a" for _ in range(1, BATCH)), *("hang" for _ in range(20))]
     answer = await client.post("/shout", json={"q": texts})
     assert (answer.status_code, answer.json()["field"]) == (400, "source")

@@ -20,9 +20,7 @@ def chunks_of(got: Response) -> list[Any]:
     return [json.loads(part) for part in parts]
 
 
-async def test_a_prompt_is_a_source_and_its_completion_the_target(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_a_prompt_is_a_source_to_complete(client: AsyncClient, server: FakeServer) -> None:
     headers = {"x-request-id": "i-1", "authorization": "Bearer key"}
     got = await client.post(
         PATH, json={"model": "capitals", "prompt": "a b", "version": 2}, headers=headers
@@ -47,9 +45,7 @@ async def test_a_prompt_is_a_source_and_its_completion_the_target(
     }
 
 
-async def test_frame_of_vercels_sdk_is_no_part_of_the_source(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_frame_of_vercels_sdk_is_no_source(client: AsyncClient, server: FakeServer) -> None:
     frame = "user:\na\n\nassistant:\nb\n\nassistant:\n"
     texts = ["user:\nb", "c\n\nuser:\nd\n\nassistant:\n", f"{frame}e"]
     got = await client.post(PATH, json={"prompt": frame, "stop": ["END", "\nuser:"]})
@@ -61,9 +57,7 @@ async def test_frame_of_vercels_sdk_is_no_part_of_the_source(
     assert [each.source for each in server.requests] == sources
 
 
-async def test_choices_of_several_prompts_are_numbered_in_order(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_choices_of_prompts_are_numbered(client: AsyncClient, server: FakeServer) -> None:
     got = await client.post(PATH, json={"prompt": ["a", "b"], "n": 2, "best_of": 4})
     choices = [(each["index"], each["text"]) for each in got.json()["choices"]]
     assert choices == [(0, "A"), (1, "A!"), (2, "B"), (3, "B!")]

@@ -17,11 +17,12 @@ async def test_several_texts_are_answered_in_order(client: AsyncClient) -> None:
     assert sent.json() == form.json() == asked.json() == {"translations": translations}
 
 
-async def test_characters_are_counted_where_a_client_asks(client: AsyncClient) -> None:
-    body = {"text": ["four", "ü"], "target_lang": "DE", "show_billed_characters": True}
-    answer = await client.post("/v2/translate", json=body)
+async def test_characters_are_counted_and_a_header_tells_warnings(client: AsyncClient) -> None:
+    body = {"text": ["four", "ü №1"], "source_lang": "EN", "target_lang": "DE"}
+    answer = await client.post("/v2/translate", json={**body, "show_billed_characters": True})
     counts = [each["billed_characters"] for each in answer.json()["translations"]]
-    assert counts == [4, 1]
+    assert counts == [4, 4]
+    assert answer.headers["x-translation-warnings"] == "numbers_differ=1"
 
 
 @pytest.mark.parametrize(("source", "target"), [("EN", "DE"), ("en-US", "de"), ("", "DE-AT")])
@@ -45,12 +46,6 @@ async def test_source_that_a_client_leaves_out_is_detected_for_each_text() -> No
     assert len(server.detections) == 3
     codes = {each["detected_source_language"] for each in named.json()["translations"]}
     assert codes == {"KO"}
-
-
-async def test_a_header_tells_whose_numbers_differ(client: AsyncClient) -> None:
-    body = {"text": ["a", "b №1"], "source_lang": "EN", "target_lang": "DE"}
-    answer = await client.post("/v2/translate", json=body)
-    assert answer.headers["x-translation-warnings"] == "numbers_differ=1"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from tests.clock import Clock
 from tests.unit.gateway.translating import Translator
-from tests.unit.gateway.without_socket import client_of, gateway_of
+from tests.unit.gateway.without_socket import Reader, client_of, gateway_of
 
 from seqserve_gateway.app import app_of
 from seqserve_gateway.deepl import FORM
@@ -38,38 +38,13 @@ class Desk:
     async def upload(
         self, content: bytes, name: str = "a.txt", fields: dict[str, str] | None = None
     ) -> httpx.Response:
-        request = self.client.build_request(
-            "POST", "/v2/document", data=fields or ENGLISH, files={"file": (name, content)}
-        )
-        body, messages = request.read(), []
-        is_answered, sent = asyncio.Event(), [b""]
-
-        async def receive() -> dict[str, Any]:
-            if sent:
-                sent.clear()
-                return {"type": "http.request", "body": body, "more_body": False}
-            # As uvicorn does once the answer is complete.
-            await is_answered.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            messages.append(message)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                is_answered.set()
-
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v2/document",
-            "query_string": b"",
-            "headers": [(name.lower(), value) for name, value in request.headers.raw],
-            "client": ("127.0.0.1", 1),
-        }
-        self.tasks.append(asyncio.create_task(self.app(scope, receive, send)))
-        await is_answered.wait()
-        begin, *parts = messages
-        content = b"".join(part["body"] for part in parts)
-        return httpx.Response(begin["status"], headers=begin["headers"], content=content)
+        path, files = "/v2/document", {"file": (name, content)}
+        request = self.client.build_request("POST", path, data=fields or ENGLISH, files=files)
+        headers = [(name.lower(), value) for name, value in request.headers.raw]
+        reader = Reader(path, request.read(), headers=headers)
+        self.tasks.append(asyncio.create_task(reader.visit(self.app)))
+        await reader.gone.wait()
+        return httpx.Response(reader.status, headers=reader.answer_headers, content=reader.sent)
 
     async def ended(self) -> None:
         await asyncio.gather(*self.tasks)
@@ -201,8 +176,7 @@ async def test_wrong_field(desk: Desk, fields: dict[str, str], name: str, field:
 
 async def test_unknown_token_is_refused_at_once(desk: Desk) -> None:
     desk.server.has_tokens = True
-    answer = await desk.upload(b"good")
-    assert answer.status_code == 403
+    assert (await desk.upload(b"good")).status_code == 403
 
 
 async def test_only_the_key_of_a_document_opens_it(desk: Desk) -> None:

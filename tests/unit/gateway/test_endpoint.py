@@ -57,9 +57,7 @@ async def test_fault_of_an_endpoint_shows_an_id_and_no_secret(
     assert answer.json()["id"] in caplog.text
 
 
-async def test_every_call_carries_the_token_the_id_and_the_trace(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_calls_carry_token_id_and_trace(client: AsyncClient, server: FakeServer) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"authorization": "Bearer abc", "x-request-id": "i-1", "traceparent": trace}
     answer = await client.post("/shout", json={"q": "a"}, headers=headers)
@@ -69,9 +67,7 @@ async def test_every_call_carries_the_token_the_id_and_the_trace(
     assert answer.headers["x-request-id"] == "i-1"
 
 
-async def test_requests_at_a_time_do_not_mix_their_tokens(
-    client: AsyncClient, server: FakeServer
-) -> None:
+async def test_requests_do_not_mix_their_tokens(client: AsyncClient, server: FakeServer) -> None:
     await asyncio.gather(
         *(client.post("/shout", json={"q": f"late {n}", "api_key": f"k{n}"}) for n in range(8))
     )

@@ -43,12 +43,9 @@ def test_problem_has_the_field_the_reason_and_the_pause() -> None:
     assert failure.headers == {"Retry-After": "2"}
 
 
-@pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "UNAVAILABLE"])
-def test_refusal_without_advice_gets_a_pause(code: str) -> None:
-    assert Failure(code, "later").headers == {"Retry-After": "1"}
-
-
-def test_message_above_a_limit_is_no_full_queue() -> None:
+def test_refusal_without_advice_gets_a_pause_and_a_message_above_a_limit_none() -> None:
+    for code in ("RESOURCE_EXHAUSTED", "UNAVAILABLE"):
+        assert Failure(code, "later").headers == {"Retry-After": "1"}
     failure = Failure.of(too_large(2000, 1000))
     assert (failure.status, failure.code, failure.headers) == (400, "INVALID_ARGUMENT", {})
 
@@ -59,18 +56,18 @@ def test_address_of_the_server_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "status"),
-    [("PERMISSION_DENIED", 403), ("RESOURCE_EXHAUSTED", 429),
-     ("UNAVAILABLE", 503), ("INTERNAL", 500)],
-)  # fmt: skip
+    ("code", "status", "error"),
+    [
+        ("PERMISSION_DENIED", 403, "why"),
+        ("RESOURCE_EXHAUSTED", 429, "why"),
+        ("UNAVAILABLE", 503, "why"),
+        ("INTERNAL", 500, "why"),
+        # Where their clients send a token.
+        ("UNAUTHENTICATED", 403, "send a valid token of the server as api_key"),
+    ],
+)
 def test_translation_services_have_the_statuses_that_their_clients_know(
-    code: str, status: int
+    code: str, status: int, error: str
 ) -> None:
-    response = reason_as("message", "key")(Failure(code, "why"), "i1")
-    assert (response.status_code, json.loads(bytes(response.body))) == (status, {"message": "why"})
-
-
-def test_translation_services_say_where_their_clients_send_a_token() -> None:
-    response = reason_as("error", "api_key")(Failure("UNAUTHENTICATED", "as metadata"), "i1")
-    error = {"error": "send a valid token of the server as api_key"}
-    assert (response.status_code, json.loads(bytes(response.body))) == (403, error)
+    response = reason_as("error", "api_key")(Failure(code, "why"), "i1")
+    assert (response.status_code, json.loads(bytes(response.body))) == (status, {"error": error})

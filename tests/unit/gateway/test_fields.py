@@ -16,13 +16,8 @@ FORM = "application/x-www-form-urlencoded"
 
 async def fields(body: bytes | str, content_type: str, query: str = "") -> Fields:
     headers = [(b"content-type", content_type.encode()), (b"host", b"localhost")]
-    scope: dict[str, Any] = {
-        "type": "http",
-        "method": "POST",
-        "path": "/translate",
-        "query_string": query.encode(),
-        "headers": headers,
-    }
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/translate"}
+    scope |= {"query_string": query.encode(), "headers": headers}
     data = body.encode() if isinstance(body, str) else body
     upstream = Upstream(target="localhost:1")
     try:
@@ -54,9 +49,7 @@ def multipart(*parts: tuple[str, str, bytes]) -> bytes:
         ),
     ],
 )
-async def test_same_fields_are_read_from_every_kind_of_body(
-    body: bytes | str, content_type: str
-) -> None:
+async def test_same_fields_from_every_kind_of_body(body: bytes | str, content_type: str) -> None:
     read = await fields(body, content_type)
     assert read.has_list("q")
     assert (read.texts("q"), read.number("n", 5), read.flag("on")) == (["a b", "ü"], 3, True)
@@ -97,9 +90,7 @@ async def test_file_keeps_its_name_and_every_byte() -> None:
         ("a", f"multipart/form-data{';' * 9999}; boundary=B"),
     ],
 )
-async def test_body_that_is_not_what_it_says_is_refused(
-    body: bytes | str, content_type: str
-) -> None:
+async def test_body_that_is_not_what_it_says(body: bytes | str, content_type: str) -> None:
     with pytest.raises(Failure) as refused:
         await fields(body, content_type)
     assert refused.value.status == 400

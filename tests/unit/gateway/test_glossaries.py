@@ -24,6 +24,10 @@ TERMS = {
     "entries": "a\tb\n#c\td",
     "entries_format": "tsv",
 }
+BODY = {"name": "a", "dictionaries": [TERMS]}
+
+
+BACK = {**TERMS, "source_lang": "DE", "target_lang": "EN"}
 PRODUCTS = {
     "glossary_id": "products.en_GB-de",
     "name": "products",
@@ -35,19 +39,15 @@ PRODUCTS = {
 }
 
 
+def glossary(name: str, source: str) -> model_pb2.Glossary:
+    facts = {"target_language": "de", "entry_count": 1, "modified_s": 1_000_000_000}
+    return model_pb2.Glossary(name=name, source_language=source, **facts)
+
+
 @pytest.fixture
 def glossaries(server: Translator) -> None:
     server.pairs.append(["ko", "de"])
-    server.glossaries = [
-        model_pb2.Glossary(
-            name=name,
-            source_language=source,
-            target_language="de",
-            entry_count=1,
-            modified_s=1_000_000_000,
-        )
-        for name, source in (("products", "en_GB"), ("drinks", "ko"))
-    ]
+    server.glossaries = [glossary("products", "en_GB"), glossary("drinks", "ko")]
 
 
 @pytest.mark.usefixtures("glossaries")
@@ -115,9 +115,7 @@ async def test_glossaries_are_changed_by_the_operator_alone(client: AsyncClient)
 
 
 @pytest.mark.usefixtures("glossaries")
-async def test_glossaries_of_one_name_are_dictionaries(
-    client: AsyncClient, server: Translator
-) -> None:
+async def test_glossaries_of_a_name_are_one(client: AsyncClient, server: Translator) -> None:
     server.glossaries[1].name = "products"
     [listed] = (await client.get("/v3/glossaries")).json()["glossaries"]
     described = (await client.get("/v3/glossaries/products")).json()
@@ -127,12 +125,7 @@ async def test_glossaries_of_one_name_are_dictionaries(
     assert listed == described
     assert (described["glossary_id"], described["dictionaries"]) == ("products", pairs)
     [dictionary] = entries[0].json()["dictionaries"]
-    assert dictionary == {
-        "source_lang": "en",
-        "target_lang": "de",
-        "entries": "a\tb\n",
-        "entries_format": "tsv",
-    }
+    assert dictionary == TERMS | {"source_lang": "en", "entries": "a\tb\n"}
     assert entries[1].status_code == 404
     assert "has no dictionary for ja to de" in entries[1].json()["message"]
 
@@ -141,8 +134,7 @@ async def test_glossaries_of_one_name_are_dictionaries(
 async def writer(server: Translator, tmp_path: Path) -> AsyncIterator[AsyncClient]:
     """A client of a gateway that knows the folder of the server's glossaries."""
     (tmp_path / "house.en-de.tsv").write_text("a\tb\n")
-    server.glossaries = [model_pb2.Glossary(name="house", source_language="en", entry_count=1)]
-    server.glossaries[0].target_language = "de"
+    server.glossaries = [glossary("house", "en")]
     gateway = replace(gateway_of(server), glossaries=tmp_path)
     async with opened(gateway, *FORMS, trusted_proxies=["127.0.0.1"]) as client:
         # As behind a proxy that takes a prefix off.
@@ -150,16 +142,12 @@ async def writer(server: Translator, tmp_path: Path) -> AsyncIterator[AsyncClien
         yield client
 
 
-async def test_callers_write_change_and_delete_their_own(
-    writer: AsyncClient, tmp_path: Path
-) -> None:
-    back = {
-        **TERMS,
-        "source_lang": "DE",
-        "target_lang": "EN",
-        "entries": "x,y\n",
-        "entries_format": "csv",
-    }
+def count(folder: Path) -> int:
+    return len([*folder.iterdir()])
+
+
+async def test_callers_write_and_delete_their_own(writer: AsyncClient, tmp_path: Path) -> None:
+    back = {**BACK, "entries": "x,y\n", "entries_format": "csv"}
     # As the SDK for Node sends them.
     form = {
         f"dictionaries[{number}].{name}": value
@@ -188,10 +176,8 @@ async def test_callers_write_change_and_delete_their_own(
 
 
 async def test_changes_at_once_lose_nothing(writer: AsyncClient) -> None:
-    body = {"name": "a", "dictionaries": [TERMS]}
-    path = (
-        f"/v3/glossaries/{(await writer.post('/v3/glossaries', json=body)).json()['glossary_id']}"
-    )
+    made = (await writer.post("/v3/glossaries", json=BODY)).json()
+    path = f"/v3/glossaries/{made['glossary_id']}"
     patches = [{"dictionaries": [{**TERMS, "entries": f"{n}\t{n}"}]} for n in range(8)]
     await asyncio.gather(*(writer.patch(path, json=patch) for patch in patches))
     [dictionary] = (await writer.get(path)).json()["dictionaries"]
@@ -201,10 +187,9 @@ async def test_changes_at_once_lose_nothing(writer: AsyncClient) -> None:
 async def test_change_waits_for_another_process(writer: AsyncClient, tmp_path: Path) -> None:
     number = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(number, fcntl.LOCK_EX)
-    body = {"name": "a", "dictionaries": [TERMS]}
-    asked = asyncio.create_task(writer.post("/v3/glossaries", json=body))
+    asked = asyncio.create_task(writer.post("/v3/glossaries", json=BODY))
     assert not (await asyncio.wait([asked], timeout=0.3))[0]
-    assert len([*tmp_path.iterdir()]) == 1
+    assert count(tmp_path) == 1
     os.close(number)
     assert (await asked).status_code == 201
 
@@ -218,24 +203,19 @@ async def test_change_that_cannot_be_stored_changes_nothing(
         path.touch()
 
     monkeypatch.setattr(Path, "write_bytes", write)
-    back = {**TERMS, "source_lang": "DE", "target_lang": "EN"}
-    body = {"name": "a", "dictionaries": [TERMS, back]}
-    answer = await writer.post("/v3/glossaries", json=body)
+    answer = await writer.post("/v3/glossaries", json={**BODY, "dictionaries": [TERMS, BACK]})
     assert answer.status_code == 503
     assert answer.json()["message"] == "glossaries cannot be stored: No space left on device"
-    assert len([*tmp_path.iterdir()]) == 1
+    assert count(tmp_path) == 1
 
 
 @pytest.mark.parametrize(("files", "entries"), [(500, 1), (10, 10_000)])
-async def test_full_folder_takes_no_more(
-    writer: AsyncClient, tmp_path: Path, files: int, entries: int
-) -> None:
+async def test_full_folder(writer: AsyncClient, tmp_path: Path, files: int, entries: int) -> None:
     for number in range(files):
         (tmp_path / f"{number:016x}.a.en-de.tsv").write_text("a\tb\n" * entries)
-    body = {"name": "a", "dictionaries": [TERMS]}
-    answer = await writer.post("/v3/glossaries", json=body)
+    answer = await writer.post("/v3/glossaries", json=BODY)
     assert "there is no room" in answer.json()["message"]
-    assert len([*tmp_path.iterdir()]) == files + 1
+    assert count(tmp_path) == files + 1
 
 
 async def test_files_that_are_none_are_left_out(writer: AsyncClient, tmp_path: Path) -> None:
@@ -254,9 +234,9 @@ async def test_writing_needs_a_token_of_the_server(
     writer: AsyncClient, server: Translator, tmp_path: Path
 ) -> None:
     server.has_tokens = True
-    answer = await writer.post("/v3/glossaries", json={"name": "a", "dictionaries": [TERMS]})
+    answer = await writer.post("/v3/glossaries", json=BODY)
     assert answer.status_code == 403
-    assert len([*tmp_path.iterdir()]) == 1
+    assert count(tmp_path) == 1
 
 
 async def test_glossary_is_not_used_once_it_is_deleted_or_unless_it_is_read(
@@ -286,8 +266,7 @@ async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
     while server.listings < 5:
         await asyncio.sleep(0.01)
     assert not asked.done()
-    server.glossaries.append(model_pb2.Glossary(name=name, source_language="en"))
-    server.glossaries[-1].target_language = "de"
+    server.glossaries.append(glossary(name, "en"))
     assert (await asked).status_code == 200
     assert {each.options.glossary for each in server.requests} == {name}
     entries = await writer.get(f"/v2/glossaries/{made['glossary_id']}/entries")
@@ -323,11 +302,10 @@ async def test_glossary_of_v2_is_translated_with_once_the_server_has_it(
 async def test_wrong_glossary_is_not_written(
     writer: AsyncClient, tmp_path: Path, fields: dict[str, Any], field: str
 ) -> None:
-    body = {"name": "a", "dictionaries": [TERMS], **fields}
-    answer = await writer.post("/v3/glossaries", json=body)
+    answer = await writer.post("/v3/glossaries", json=BODY | fields)
     assert answer.status_code == 400
     assert answer.json()["message"].startswith(field)
-    assert len([*tmp_path.iterdir()]) == 1
+    assert count(tmp_path) == 1
 
 
 async def test_files_of_the_operator_stay(writer: AsyncClient, tmp_path: Path) -> None:

@@ -147,9 +147,7 @@ def test_headers_without_end_are_cut_off(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(("size", "status"), [(60 << 10, 200), (65 << 10, 400)])
-def test_headers_that_come_at_once_have_the_same_bound(
-    server: FakeServer, size: int, status: int
-) -> None:
+def test_headers_that_come_at_once_are_bound(server: FakeServer, size: int, status: int) -> None:
     headers = {f"X-{number}": "x" * 1024 for number in range(size >> 10)}
     with running(server, ListenerLimits()) as gateway:
         answer = httpx.get(f"http://127.0.0.1:{gateway.port}/healthz", headers=headers)
@@ -220,9 +218,7 @@ def test_client_that_leaves_before_its_many_answers_is_no_fault(
     assert 'code="INTERNAL"' not in metrics and caplog.text == ""
 
 
-def test_calls_are_encrypted_and_a_new_certificate_is_used(
-    server: FakeServer, tmp_path: Path
-) -> None:
+def test_calls_are_encrypted_by_the_new_certificate_too(server: FakeServer, tmp_path: Path) -> None:
     mine, other = tmp_path / "mine", tmp_path / "other"
     for folder in (mine, other):
         folder.mkdir()
@@ -277,11 +273,8 @@ def test_connections_are_as_many_as_open_files_allow(
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
     assert within_files(ListenerLimits()).max_connections == connections
     assert raised == ([] if raised_to is None else [(raised_to, hard)])
-
-
-def test_too_few_open_files_are_refused_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Too few are refused before the start.
     monkeypatch.setattr(resource, "getrlimit", lambda _: (128, 128))
-    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     with pytest.raises(OptionError, match=r"is 128, .* `ulimit -n 1024`"):
         within_files(ListenerLimits())
 

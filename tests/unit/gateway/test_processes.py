@@ -75,6 +75,11 @@ class Family:
         matches = (re.search(pattern, line) for line in self.lines)
         return [each[each.re.groups and 1] for each in matches if each]
 
+    def folder(self) -> Path:
+        """Waits until all serve; returns the folder that they share."""
+        self.hears("^all serve$")
+        return Path(self.hears(r"begins 0 \d+ (.+)")[0])
+
     def ends(self) -> int:
         status = self.process.wait(PATIENCE_S)
         assert members(self.process.pid) == []
@@ -121,8 +126,7 @@ def test_the_pause_grows_while_a_child_dies_again_and_again() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_all_and_leaves_no_folder(number: signal.Signals) -> None:
     with family(DRAINS) as running:
-        running.hears("^all serve$")
-        folder = Path(running.hears(r"begins 0 \d+ (.+)")[0])
+        folder = running.folder()
         assert folder.stat().st_mode & 0o777 == 0o700
         running.process.send_signal(number)
         assert running.ends() == 0
@@ -140,8 +144,7 @@ def test_children_leave_a_signal_to_all_processes_to_the_parent() -> None:
 
 def test_a_second_signal_ends_all_at_once() -> None:
     with family(CHILD % ("", "pass")) as running:
-        running.hears("^all serve$")
-        folder = Path(running.hears(r"begins 0 \d+ (.+)")[0])
+        folder = running.folder()
         running.process.terminate()
         running.hears("[01] is told d", times=2)
         running.process.terminate()
@@ -165,8 +168,7 @@ def test_a_child_that_cannot_begin_ends_all() -> None:
 
 def test_children_and_their_folder_end_with_a_parent_that_is_killed() -> None:
     with family(OBEYS) as running:
-        running.hears("^all serve$")
-        folder = Path(running.hears(r"begins 0 \d+ (.+)")[0])
+        folder = running.folder()
         running.process.kill()
         until(lambda: members(running.process.pid) == [])
     until(lambda: not folder.exists())
@@ -187,9 +189,7 @@ def test_a_shared_port_is_for_those_who_share_it() -> None:
                     take("127.0.0.1", port, "--port")
 
 
-def test_system_that_spreads_no_connections_has_one_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_system_that_spreads_nothing_has_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(OptionError, match=r"--processes: only Linux .* leave it at 1"):
         shared_port("127.0.0.1", 0, "--port")

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -6,6 +7,7 @@ from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 from tests.unit.client.fake_server import FakeServer
+from tests.unit.gateway.translating import PAIR
 from tests.unit.gateway.without_socket import gateway_of, opened
 
 from seqserve_gateway.libretranslate import FORM
@@ -19,6 +21,11 @@ async def seen(scope: Scope, receive: Receive, send: Send) -> None:
     request = Request(scope)
     assert request.client is not None
     await JSONResponse([request.client.host, str(request.base_url)])(scope, receive, send)
+
+
+def forwarded(**facts: str) -> dict[str, str]:
+    names = {"caller": "for"}
+    return {f"x-forwarded-{names.get(name, name)}": value for name, value in facts.items()}
 
 
 def seen_by(headers: Mapping[str, str], peer: str = PROXY, public: str = "") -> list[str]:
@@ -40,23 +47,14 @@ OUTSIDE = "https://example.com/mt/"
         ({"x-forwarded-for": CALLER}, CALLER, AS_IT_COMES),
         ({"x-forwarded-proto": "https"}, PROXY, "https://internal:5000/"),
         (
-            {
-                "x-forwarded-for": CALLER,
-                "x-forwarded-proto": "https",
-                "x-forwarded-host": "example.com",
-                "x-forwarded-prefix": "/mt/",
-            },
+            forwarded(caller=CALLER, proto="https", host="example.com", prefix="/mt/"),
             CALLER,
             OUTSIDE,
         ),
         # What comes before an address that is not trusted may be invented.
         (
-            {
-                "x-forwarded-for": f"{PROXY}, {CALLER}, {CDN}",
-                "x-forwarded-proto": "ftp, https, http",
-                "x-forwarded-host": "evil.example, example.com, internal",
-                "x-forwarded-prefix": "/mt",
-            },
+            forwarded(caller=f"{PROXY}, {CALLER}, {CDN}", proto="ftp, https, http", prefix="/mt")
+            | forwarded(host="evil.example, example.com, internal"),
             CALLER,
             OUTSIDE,
         ),
@@ -72,10 +70,8 @@ OUTSIDE = "https://example.com/mt/"
         ),
         # The header of the standard is preferred, and each proxy's own word counts.
         (
-            {
-                "forwarded": f"for=1.2.3.4;host=evil.example, for={CALLER}",
-                "x-forwarded-for": "8.8.8.8",
-            },
+            {"forwarded": f"for=1.2.3.4;host=evil.example, for={CALLER}"}
+            | forwarded(caller="8.8.8.8"),
             CALLER,
             AS_IT_COMES,
         ),
@@ -99,34 +95,18 @@ def test_public_address_is_that_of_all_links() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "",
-        "example.com",
-        "ftp://a",
-        "http://",
-        "http://a/?q",
-        "http://a/#b",
-        "http://a b/",
-        "http://a@b/",
-    ],
+    ["", "a.com", "ftp://a", "http://", "http://a/?q", "http://a/#b", "http://a b/", "http://a@b/"],
 )
 def test_what_is_no_address_of_a_gateway(url: str) -> None:
     assert PublicAddress.parse(url) is None
 
 
 async def test_links_lead_through_the_proxy(server: FakeServer) -> None:
-    proxy = {
-        "x-forwarded-for": CALLER,
-        "x-forwarded-proto": "https",
-        "x-forwarded-host": "example.com",
-        "x-forwarded-prefix": "/mt",
-    }
+    proxy = forwarded(caller=CALLER, proto="https", host="example.com", prefix="/mt")
     gateway = gateway_of(server)
     async with opened(gateway, FORM, trusted_proxies=["127.0.0.1"], allowed_hosts=[]) as client:
-        files = {"file": ("a.txt", b"One.")}
-        answer = await client.post(
-            "/translate_file", files=files, data={"source": "en", "target": "de"}, headers=proxy
-        )
+        sent: Any = {"files": {"file": ("a.txt", b"One.")}, "data": PAIR}
+        answer = await client.post("/translate_file", **sent, headers=proxy)
         url = answer.json()["translatedFileUrl"]
         assert url.startswith("https://example.com/mt/download_file/")
         path = url.removeprefix("https://example.com/mt")

@@ -21,23 +21,18 @@ def test_token_of_a_caller_crosses_no_network_in_clear() -> None:
     assert Upstream(target=REMOTE).authorization("t1") == ()
     assert Upstream(target="localhost:1").authorization("t1") == BEARER
     assert Upstream(target=REMOTE, tls=TLS()).authorization("t1") == BEARER
+    with pytest.raises(OptionError, match="in clear"):
+        Upstream(target=REMOTE, token="own")
 
 
 def test_own_token_is_for_callers_without_one() -> None:
     upstream = Upstream(target="localhost:1", token="own")
     assert upstream.authorization(None) == (("authorization", "Bearer own"),)
     assert upstream.authorization("t1") == BEARER
-
-
-def test_malformed_token_is_no_valid_one() -> None:
+    # A malformed one is no valid one.
     with pytest.raises(Failure) as refused:
-        Upstream(target="localhost:1", token="own").authorization("")
+        upstream.authorization("")
     assert (refused.value.status, refused.value.details) == (401, "no valid token")
-
-
-def test_own_token_is_not_sent_in_clear_either() -> None:
-    with pytest.raises(OptionError, match="in clear"):
-        Upstream(target=REMOTE, token="own")
 
 
 async def test_call_is_answered_by_a_server_that_comes_back_as_the_other_one_goes() -> None:

@@ -21,22 +21,19 @@ from seqserve_gateway.app import FORMS
 PAIR = {"source": "en", "target": "de"}
 CONFIDENCE = 0.875
 """Of every language that is detected."""
-_NO_SCORER = generation_pb2.Failure(
-    code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message="the model has no scorer.onnx"
-)
-_QUOTA_USED = generation_pb2.Failure(
-    code=grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], message="the quota of 5 tokens a day is used"
-)
-_NO_GLOSSARY = generation_pb2.Failure(
-    code=grpc.StatusCode.INVALID_ARGUMENT.value[0],
-    message="options.glossary: is of one pair of languages",
-    field="options.glossary",
-)
-_NO_FORMS = generation_pb2.Failure(
-    code=grpc.StatusCode.INVALID_ARGUMENT.value[0],
-    message="options.formality: is less, and there are no forms",
-    field="options.formality",
-)
+
+
+def _failure(code: str, message: str, field: str = "") -> generation_pb2.Failure:
+    number = grpc.StatusCode[code].value[0]
+    return generation_pb2.Failure(code=number, message=message, field=field)
+
+
+_NO_SCORER = _failure("FAILED_PRECONDITION", "the model has no scorer.onnx")
+_QUOTA_USED = _failure("RESOURCE_EXHAUSTED", "the quota of 5 tokens a day is used")
+_PAIR = "options.glossary: is of one pair of languages"
+_NO_GLOSSARY = _failure("INVALID_ARGUMENT", _PAIR, "options.glossary")
+_FORMS = "options.formality: is less, and there are no forms"
+_NO_FORMS = _failure("INVALID_ARGUMENT", _FORMS, "options.formality")
 
 
 class Translator(FakeServer):
@@ -130,8 +127,7 @@ class Translator(FakeServer):
             if code not in known:
                 field = f"options.{role}_language"
                 message = f"{field}: no model knows {code!r}; available: {', '.join(known)}"
-                number = grpc.StatusCode.INVALID_ARGUMENT.value[0]
-                return generation_pb2.Failure(code=number, message=message, field=field)
+                return _failure("INVALID_ARGUMENT", message, field)
         if options.glossary and options.source_language == "KO":
             return _NO_GLOSSARY
         if options.formality == "less":

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -42,27 +42,30 @@ async def client_of(app: Starlette, address: str = "127.0.0.1") -> AsyncIterator
         yield client
 
 
-class Reader:
-    """A client of an application that leaves when it has seen enough of the answer."""
+JSON_HEADERS = ((b"host", b"localhost"), (b"content-type", b"application/json"))
 
-    def __init__(self, path: str, facts: dict[str, Any], leaves_at: bytes | None = None) -> None:
-        self.sent = b""
-        self.status = 0
-        self._path, self._body = path, json.dumps(facts).encode()
-        self._leaves_at = leaves_at
-        self._is_read = False
+
+class Reader:
+    """A client of an application that leaves when it has the answer, or enough of it."""
+
+    def __init__(
+        self,
+        path: str,
+        facts: dict[str, Any] | bytes,
+        leaves_at: bytes | None = None,
+        headers: Iterable[tuple[bytes, bytes]] = JSON_HEADERS,
+    ) -> None:
+        self.status, self.headers, self.sent = 0, [*headers], b""
+        self.answer_headers: list[tuple[bytes, bytes]] = []
         self.gone = asyncio.Event()
+        self._path, self._leaves_at = path, leaves_at
+        self._body = facts if isinstance(facts, bytes) else json.dumps(facts).encode()
+        self._is_read = False
 
     async def visit(self, app: Callable[..., Any]) -> None:
         """Sends the request; returns when the application has ended."""
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": self._path,
-            "query_string": b"",
-            "headers": headers,
-        }
+        scope = {"type": "http", "method": "POST", "path": self._path, "query_string": b""}
+        scope |= {"headers": self.headers, "client": ("127.0.0.1", 1)}
         await app(scope, self._receive, self._send)
 
     async def _receive(self) -> dict[str, Any]:
@@ -74,8 +77,11 @@ class Reader:
 
     async def _send(self, message: dict[str, Any]) -> None:
         self.status = message.get("status", self.status)
+        self.answer_headers += message.get("headers", [])
         self.sent += message.get("body", b"")
-        if self._leaves_at is not None and self._leaves_at in self.sent:
+        is_enough = self._leaves_at is not None and self._leaves_at in self.sent
+        is_whole = message["type"] == "http.response.body" and not message.get("more_body")
+        if is_enough or is_whole:
             self.gone.set()
 
 

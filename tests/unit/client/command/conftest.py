@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -28,5 +29,17 @@ def seqserve(server: FakeServer, capsys: pytest.CaptureFixture[str], reports: li
         of_files = re.compile(r"^seqserve: .* passages? translated, .*\n", re.MULTILINE)
         reports.extend(of_files.findall(streams.err))
         return status, streams.out, of_files.sub("", streams.err)
+
+    return run
+
+
+@pytest.fixture
+def translate(seqserve: Run, tmp_path: Path) -> Run:
+    """Writes a document and translates it; returns exit status, output and errors."""
+
+    def run(name: str, document: str | bytes, *argv: object) -> tuple[int, str, str]:
+        content = document if isinstance(document, bytes) else document.encode()
+        (tmp_path / name).write_bytes(content)
+        return seqserve("translate", tmp_path / name, *argv)
 
     return run

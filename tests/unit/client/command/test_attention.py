@@ -13,50 +13,56 @@ from .conftest import Run
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_numbers_are_the_default_without_a_terminal(seqserve: Run) -> None:
-    status, out, err = seqserve("attention", "good day", "Guten Tag heute")
-    assert (status, err) == (0, "")
-    assert out.splitlines() == [
-        "capitals/2: cross attention, layer 1, mean of 2 heads",
-        "",
-        "      good  day </s>",
-        "Guten 0.67 0.17 0.17",
-        "Tag   0.17 0.67 0.17",
-        "heute 0.17 0.17 0.67",
-        "</s>  0.17 0.17 0.67",
-    ]
+DRAWINGS = {
+    "numbers without a terminal": (
+        ["good day", "Guten Tag heute"],
+        "cross attention, layer 1, mean of 2 heads",
+        """\
+      good  day </s>
+Guten 0.67 0.17 0.17
+Tag   0.17 0.67 0.17
+heute 0.17 0.17 0.67
+</s>  0.17 0.17 0.67""",
+    ),
+    "shades of the encoder": (
+        ["--style", "shades", "--layer", "1", "--head", "0", "--kind", "encoder", "good day"],
+        "encoder attention, layer 1, head 0",
+        """\
+     good day </s>
+good ████
+day       ███
+</s>          ████
+
+0   ░░▒▒▓▓██ 1""",
+    ),
+    "shades of the decoder": (
+        ["--style", "shades", "--layer", "1", "--head", "0", "--kind", "decoder", "good day"],
+        "decoder attention, layer 1, head 0",
+        """\
+     (begin) GOOD DAY
+GOOD ███████
+DAY          ████
+</s>              ███
+
+0   ░░▒▒▓▓██ 1""",
+    ),
+    "the first layer and head": (
+        ["--layer", "0", "--head", "0", "a"],
+        "cross attention, layer 0, head 0",
+        "        a </s>\nA    0.50 0.50\n</s> 0.50 0.50",
+    ),
+    "the mean of the first layer": (
+        ["--layer", "0", "a"],
+        "cross attention, layer 0, mean of 2 heads",
+        "        a </s>\nA    0.75 0.25\n</s> 0.25 0.75",
+    ),
+}
 
 
-def picture(out: str) -> list[str]:
-    """The rows of a drawing without heading and legend."""
-    return out.splitlines()[2:-2]
-
-
-def test_a_head_of_a_layer_of_a_kind(seqserve: Run) -> None:
-    chosen = ["--style", "shades", "--layer", "1", "--head", "0"]
-    _, encoder, _ = seqserve("attention", *chosen, "--kind", "encoder", "good day")
-    _, decoder, _ = seqserve("attention", *chosen, "--kind", "decoder", "good day")
-    assert encoder.startswith("capitals/2: encoder attention, layer 1, head 0\n")
-    assert picture(encoder) == [
-        "     good day </s>",
-        "good ████",
-        "day       ███",
-        "</s>          ████",
-    ]
-    assert picture(decoder) == [
-        "     (begin) GOOD DAY",
-        "GOOD ███████",
-        "DAY          ████",
-        "</s>              ███",
-    ]
-    assert decoder.endswith("\n\n0   ░░▒▒▓▓██ 1\n")
-
-
-def test_layers_and_heads_count_from_0(seqserve: Run) -> None:
-    _, alike, _ = seqserve("attention", "--layer", "0", "--head", "0", "a")
-    assert alike.splitlines()[3:] == ["A    0.50 0.50", "</s> 0.50 0.50"]
-    _, mean, _ = seqserve("attention", "--layer", "0", "a")
-    assert mean.splitlines()[3:] == ["A    0.75 0.25", "</s> 0.25 0.75"]
+@pytest.mark.parametrize(("argv", "heading", "drawing"), DRAWINGS.values(), ids=DRAWINGS)
+def test_drawings(seqserve: Run, argv: list[str], heading: str, drawing: str) -> None:
+    status, out, err = seqserve("attention", *argv)
+    assert (status, out, err) == (0, f"capitals/2: {heading}\n\n{drawing}\n", "")
 
 
 @pytest.mark.parametrize("flag", ["--layer", "--head"])
@@ -94,18 +100,10 @@ def test_columns_beyond_the_width_of_the_terminal_are_drawn_below(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((12, 24)))
     _, out, _ = seqserve("attention", "--style", "numbers", "good day", "Tag")
-    assert out.splitlines()[2:] == [
-        "     good",
-        "Tag  0.67",
-        "</s> 0.17",
-        "",
-        "      day",
-        "Tag  0.17",
-        "</s> 0.67",
-        "",
-        "     </s>",
-        "Tag  0.17",
-        "</s> 0.17",
+    assert out.split("\n\n")[1:] == [
+        "     good\nTag  0.67\n</s> 0.17",
+        "      day\nTag  0.17\n</s> 0.67",
+        "     </s>\nTag  0.17\n</s> 0.17\n",
     ]
 
 

@@ -47,10 +47,7 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
     return st.floats(low, high, width=32).filter(declared.allows)
 
 
-KEYWORDS = st.fixed_dictionaries(
-    {},
-    optional={name: values_of(name) for name in NAMES},
-)
+KEYWORDS = st.fixed_dictionaries({}, optional={name: values_of(name) for name in NAMES})
 
 
 def read(*argv: str, **environ: str) -> DecodingOptions:
@@ -68,10 +65,6 @@ def test_its_help_shows_options_as_flags_and_values_as_they_are() -> None:
     assert "--prefer" not in "".join(helps.values())
 
 
-def text_of(value: Any) -> str:
-    return str(value.value if isinstance(value, Priority) else value)
-
-
 def elements_of(value: Any) -> list[str]:
     """Returns the value of each repetition of a flag."""
     if isinstance(value, dict):
@@ -79,50 +72,34 @@ def elements_of(value: Any) -> list[str]:
     return [" ".join(each) if isinstance(each, list) else each for each in value]
 
 
-def flags_of(keywords: GenerateOptions) -> list[str]:
-    flags = []
-    for name, value in keywords.items():
-        if isinstance(value, bool):
-            flags.append(flag_of(name if value else f"no_{name}"))
-        else:
-            texts = elements_of(value) if isinstance(value, list | dict) else [text_of(value)]
-            flags += [f"{flag_of(name)}={text}" for text in texts]
-    return flags
-
-
 @given(KEYWORDS)
-def test_flags_give_the_same_request_as_keywords(keywords: GenerateOptions) -> None:
-    by_flag = requests.generate_request("a", **read(*flags_of(keywords)).decoding())
-    assert by_flag == requests.generate_request("a", **keywords)
-
-
-def variables_of(keywords: GenerateOptions) -> dict[str, str]:
-    variables = {}
+def test_flags_and_variables_give_the_same_request_as_keywords(keywords: GenerateOptions) -> None:
+    flags, variables = [], {}
     for name, value in keywords.items():
         if isinstance(value, list | dict):
-            variables[variable_of(name)] = shlex.join(elements_of(value))
+            elements = elements_of(value)
+            flags += [f"{flag_of(name)}={text}" for text in elements]
+            variables[variable_of(name)] = shlex.join(elements)
         else:
-            variables[variable_of(name)] = text_of(value)
-    return variables
-
-
-@given(KEYWORDS)
-def test_variables_give_the_same_request_as_keywords(keywords: GenerateOptions) -> None:
+            text = str(value.value if isinstance(value, Priority) else value)
+            is_switch = isinstance(value, bool)
+            flags.append(
+                flag_of(name if value else f"no_{name}") if is_switch else f"{flag_of(name)}={text}"
+            )
+            variables[variable_of(name)] = text
+    by_flag = requests.generate_request("a", **read(*flags).decoding())
+    assert by_flag == requests.generate_request("a", **keywords)
     # An empty variable counts as not set; that of segmentation belongs to the server.
-    keywords = cast(
-        GenerateOptions,
-        {name: v for name, v in keywords.items() if v != "" and name != "segmentation"},
-    )
-    by_variable = requests.generate_request("a", **read(**variables_of(keywords)).decoding())
-    assert by_variable == requests.generate_request("a", **keywords)
+    told = {name: v for name, v in keywords.items() if v != "" and name != "segmentation"}
+    by_variable = requests.generate_request("a", **read(**variables).decoding())
+    assert by_variable == requests.generate_request("a", **cast(GenerateOptions, told))
 
 
-def test_the_help_has_groups(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_has_groups_and_declared_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read("--help")
-    shown = capsys.readouterr().out
-    headings = [line for line in shown.splitlines() if line.endswith(":") and line[0] != " "]
-    assert headings == [
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.endswith(":") and line[0] != " "] == [
         "options:",
         "languages:",
         "segmentation:",
@@ -134,12 +111,7 @@ def test_the_help_has_groups(capsys: pytest.CaptureFixture[str]) -> None:
         "drafts of the answer, which do not change it:",
         "output:",
     ]
-
-
-def test_the_help_shows_what_the_proto_declares(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        read("--help")
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = " ".join(" ".join(lines).split())
     assert (
         "--patience NUMBER Search ends when --beam-size times this many hypotheses are finished."
         " Above 0 and at most 16; 1 by default. [SEQSERVE_PATIENCE]" in shown

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from seqserve.command.document_files import SourceFile, can_be_read_twice
 from seqserve.errors import OptionError
 
-TEXT = "Grüße\r\n\rÄ \u2028 b\nend"
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.txt"
 
 
 @pytest.mark.parametrize(
@@ -28,12 +31,11 @@ TEXT = "Grüße\r\n\rÄ \u2028 b\nend"
         ("euc-kr", "euc-kr", False),
     ],
 )
-def test_lines_and_encoding(tmp_path: Path, written: str, given: str, mark: bool) -> None:
-    path = tmp_path / "a.txt"
-    text = TEXT if written != "euc-kr" else "안녕\r\n"
-    path.write_bytes((("\ufeff" if mark else "") + text).encode(written))
+def test_lines_and_encoding(path: Path, written: str, given: str, mark: bool) -> None:
+    lines = ["Grüße\r\n", "\r", "Ä \u2028 b\n", "end"] if written != "euc-kr" else ["안녕\r\n"]
+    path.write_bytes(("\ufeff" * mark + "".join(lines)).encode(written))
     with closing(SourceFile(path, given)) as source:
-        assert "".join(source) == text
+        assert list(source) == lines
         assert (source.encoding, source.mark) == (written, "\ufeff" * mark)
 
 
@@ -48,15 +50,7 @@ def test_a_terminal_is_told_that_lines_are_read() -> None:
     assert ended.stderr == "seqserve: reading lines; end with Ctrl-D\n"
 
 
-def test_lines_keep_their_ends(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(TEXT.encode())
-    with closing(SourceFile(path, "utf-8")) as source:
-        assert list(source) == ["Grüße\r\n", "\r", "Ä \u2028 b\n", "end"]
-
-
-def test_a_line_in_another_encoding_is_named_by_its_number(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
+def test_a_line_in_another_encoding_is_named_by_its_number(path: Path) -> None:
     path.write_bytes("a\nGrüße\n".encode("latin-1"))
     with closing(SourceFile(path, "utf-8")) as source:
         lines = iter(source)
@@ -76,10 +70,7 @@ def test_a_line_in_another_encoding_is_named_by_its_number(tmp_path: Path) -> No
         (b"PK\3\4\0", "utf-8", "line 1 has a NUL character; the file is not text"),
     ],
 )
-def test_a_file_with_nul_characters_is_refused(
-    tmp_path: Path, data: bytes, given: str, reason: str
-) -> None:
-    path = tmp_path / "a.txt"
+def test_a_file_with_nul_is_refused(path: Path, data: bytes, given: str, reason: str) -> None:
     path.write_bytes(data)
     with closing(SourceFile(path, given)) as source, pytest.raises(OptionError, match=reason):
         list(source)
@@ -104,16 +95,10 @@ def lines_of(path: Path) -> list[str]:
         return list(source)
 
 
-def test_lines_may_end_with_a_line_feed_alone(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes("\ufeffgrüße\r\n\nlone \r stays\n\ufeff\xa0\nlast".encode())
-    assert lines_of(path) == ["grüße\r\n", "\n", "lone \r stays\n", "\ufeff\xa0\n", "last"]
-
-
-def test_bytes_that_cannot_be_decoded_may_become_surrogates(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"a\n\xff\nb\n")
-    assert lines_of(path) == ["a\n", "\udcff\n", "b\n"]
+def test_lines_may_end_with_a_line_feed_alone_and_bytes_become_surrogates(path: Path) -> None:
+    path.write_bytes("\ufeffgrüße\r\n\nlone \r stays\n\ufeff\xa0\n".encode() + b"\xff\nlast")
+    lines = ["grüße\r\n", "\n", "lone \r stays\n", "\ufeff\xa0\n", "\udcff\n", "last"]
+    assert lines_of(path) == lines
 
 
 def test_an_error_names_the_option(tmp_path: Path) -> None:
@@ -122,15 +107,13 @@ def test_an_error_names_the_option(tmp_path: Path) -> None:
             lines_of(path)
 
 
-def test_only_a_regular_file_can_be_read_twice(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
+def test_only_a_regular_file_can_be_read_twice(path: Path, tmp_path: Path) -> None:
     path.write_bytes(b"a")
     places = (path, tmp_path, tmp_path / "none", Path("/dev/stdin"), Path("-"))
     assert [can_be_read_twice(place) for place in places] == [True, False, False, False, False]
 
 
-def test_an_unknown_encoding_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
+def test_an_unknown_encoding_is_refused(path: Path) -> None:
     path.write_bytes(b"a")
     with pytest.raises(OptionError, match="--encoding: unknown encoding 'utf-9'"):
         SourceFile(path, "utf-9")

@@ -30,13 +30,19 @@ def test_order_is_restored(places: list[int], fails_after: int) -> None:
     assert restored == [(source, source.upper()) for source in sources[:together]]
 
 
-def test_an_outcome_is_yielded_as_soon_as_all_before_it_are_there() -> None:
+def test_an_outcome_is_yielded_as_soon_as_all_before_it_are_there_and_a_failure_raised() -> None:
+    def outcomes() -> Iterator[tuple[int, str]]:
+        yield from [(1, "B"), (0, "A"), (2, "C")]
+        raise OSError("no more")
+
     order = InOrder("abc", 4)
     list(order.sources())
-    outcomes = iter([(1, "B"), (0, "A"), (2, "C")])
-    restored = order.restored(outcomes)
+    found = outcomes()
+    restored = order.restored(found)
     assert [next(restored), next(restored)] == [("a", "A"), ("b", "B")]
-    assert next(outcomes) == (2, "C")
+    assert next(found) == (2, "C")
+    with pytest.raises(OSError, match="no more"):
+        next(restored)
 
 
 def test_sources_are_read_no_further_ahead() -> None:
@@ -63,19 +69,6 @@ def test_sources_are_read_no_further_ahead() -> None:
     # Leaving wakes the reader.
     thread.join(PATIENCE_S)
     assert not thread.is_alive() and waits.empty()
-
-
-def test_a_failure_is_raised() -> None:
-    def outcomes() -> Iterator[tuple[int, str]]:
-        yield 0, "A"
-        raise OSError("no more")
-
-    order = InOrder("abc", 4)
-    list(order.sources())
-    restored = order.restored(outcomes())
-    assert next(restored) == ("a", "A")
-    with pytest.raises(OSError, match="no more"):
-        next(restored)
 
 
 @pytest.mark.parametrize(

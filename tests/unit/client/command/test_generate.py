@@ -39,7 +39,7 @@ def run_lines(run: Run, tmp_path: Path) -> Run:
     return answer
 
 
-def start(server: FakeServer, *argv: str, **streams: Any) -> subprocess.Popen[bytes]:
+def start(server: FakeServer, *argv: str, **streams: Any) -> Any:
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")} | streams
     return subprocess.Popen([*COMMAND, *argv, "--target", server.target], **pipes)
 
@@ -56,15 +56,9 @@ def test_texts_in_order(run: Run, server: FakeServer) -> None:
     assert 1 < server.most_at_once <= 8
 
 
-# ---- texts
-
-
 def test_empty_texts_are_answered_and_not_sent(run: Run, server: FakeServer) -> None:
     assert run("a", "", "  ", "b") == (0, "A\n\n\nB\n", "")
     assert sorted(request.source for request in server.requests) == ["a", "b"]
-
-
-# ---- lines
 
 
 def test_lines_in_order_in_one_call(run_lines: Run, server: FakeServer) -> None:
@@ -85,9 +79,12 @@ def test_lines_that_fail_are_reported_in_their_place(run_lines: Run) -> None:
     ]
 
 
-def test_a_windows_file_stays_one(run_lines: Run) -> None:
+def test_a_windows_file_stays_one_and_a_nul_character_fails_alone(run_lines: Run) -> None:
     lines = "\ufeffgrüße\r\n\r\nb\r\n".encode()
     assert run_lines(lines) == (0, "GRÜSSE\r\n\r\nB\r\n", "")
+    status, out, err = run_lines(b"a\nb \0\nc\n")
+    assert (status, out) == (1, "A\n\nC\n")
+    assert "line 2: INVALID_ARGUMENT: source: has a NUL character" in err
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
@@ -99,12 +96,6 @@ def test_other_encodings_are_refused(run_lines: Run, encoding: str, mark: str) -
     assert f"two words.txt: is {name}; convert it, as with `iconv -f {name} -t UTF-8`" in err
 
 
-def test_a_line_with_a_nul_character_fails_alone(run_lines: Run) -> None:
-    status, out, err = run_lines(b"a\nb \0\nc\n")
-    assert (status, out) == (1, "A\n\nC\n")
-    assert "line 2: INVALID_ARGUMENT: source: has a NUL character" in err
-
-
 def test_an_error_that_concerns_every_line_ends_the_run(run_lines: Run, tmp_path: Path) -> None:
     status, out, err = run_lines(b"a\nfail NOT_FOUND\nb\n")
     assert (status, out) == (1, "A\n")
@@ -114,17 +105,12 @@ def test_an_error_that_concerns_every_line_ends_the_run(run_lines: Run, tmp_path
     ]
 
 
-def test_lines_have_no_deadline_unless_it_is_set(
-    run: Run, run_lines: Run, server: FakeServer
-) -> None:
+def test_lines_have_no_deadline_of_their_own(run: Run, run_lines: Run, server: FakeServer) -> None:
     for answer in (run_lines(b"a\n"), run_lines(b"a\n", "--timeout-s", "60"), run("a")):
         assert answer == (0, "A\n", "")
     lines_s, limited_s, text_s = server.timeouts_s
     # Two clocks: the server's may be a moment behind.
     assert text_s <= 31.0 < limited_s <= 61.0 < 1e6 < lines_s
-
-
-# ---- pipes and signals
 
 
 @pytest.mark.parametrize("argv", [[], ["--file", "-"], ["--stream"]])
@@ -144,15 +130,11 @@ def test_lines_of_standard_input(server: FakeServer, argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["--file", "-"]])
-def test_a_line_is_answered_before_the_next_one_arrives(
-    server: FakeServer, argv: list[str]
-) -> None:
+def test_a_line_is_answered_before_the_next_arrives(server: FakeServer, argv: list[str]) -> None:
     process = start(server, *argv, stderr=None)
-    assert process.stdin is not None and process.stdout is not None
-    for line in (b"first", b"", b"\xff", b"second"):
+    for line, answer in ((b"first", b"FIRST"), (b"", b""), (b"\xff", b""), (b"second", b"SECOND")):
         process.stdin.write(line + b"\n")
         process.stdin.flush()
-        answer = b"" if line == b"\xff" else line.upper()
         assert process.stdout.readline() == answer + b"\n"
     process.communicate(timeout=60)
     assert process.returncode == 1
@@ -160,44 +142,47 @@ def test_a_line_is_answered_before_the_next_one_arrives(
 
 @pytest.mark.parametrize("argv", [[], ["--file", "-"]])
 def test_an_endless_input_ends_with_its_reader(server: FakeServer, argv: list[str]) -> None:
-    endless = subprocess.Popen(["yes", "again"], stdout=subprocess.PIPE)
+    endless: Any = subprocess.Popen(["yes", "again"], stdout=subprocess.PIPE)
     process = start(server, *argv, stdin=endless.stdout)
-    assert endless.stdout is not None
     endless.stdout.close()
-    assert process.stdout is not None and process.stderr is not None
     assert [process.stdout.readline() for _ in range(50)] == [b"AGAIN\n"] * 50
     process.stdout.close()
-    errors = process.stderr.read()
-    process.stderr.close()
-    assert (process.wait(60), errors) == (141, b"")
+    with process.stderr as errors:
+        assert (errors.read(), process.wait(60)) == (b"", 141)
     endless.wait(60)
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("argv", [[], ["--file", "/dev/stdin"]])
-def test_ctrl_c_ends_it_and_says_where_to_go_on(server: FakeServer, argv: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("lines", "argv", "name"),
+    [
+        (b"a\nhang\n", [], "INPUT"),
+        (b"a\nhang\n", ["--file", "/dev/stdin"], "/dev/stdin"),
+        # It waits for a line.
+        (b"a\n", [], "INPUT"),
+    ],
+)
+def test_ctrl_c_ends_it_and_says_where_to_go_on(
+    server: FakeServer, lines: bytes, argv: list[str], name: str
+) -> None:
     process = start(server, *argv)
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(b"a\nhang\n")
+    process.stdin.write(lines)
     process.stdin.flush()
     assert process.stdout.readline() == b"A\n"
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
-    name = "/dev/stdin" if "/dev/stdin" in argv else "INPUT"
     assert errors.decode() == f"seqserve: {where_to_go_on(2, name)}\n{CUT}\n"
 
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_before_an_answer_ends_it_quietly(server: FakeServer) -> None:
     process = start(server)
-    assert process.stdin is not None
     process.stdin.write(b"hang\n")
     process.stdin.flush()
     until(lambda: bool(server.requests))
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (130, b"")
+    assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 130)
 
 
 @pytest.mark.parametrize("argv", [[], ["--stream"]])
@@ -235,9 +220,6 @@ def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
     assert (summary, end) == ("seqserve: 1 of 3 lines failed: 2", "")
 
 
-# ---- what is printed
-
-
 N_BEST = "GOOD DAY\nGOOD DAY!\nGOOD DAY!!\n"
 
 
@@ -260,9 +242,7 @@ def test_unmet_terms_are_reported(run: Run) -> None:
     expected = (0, "GOOD DAY\n\nDAY\n", reports.format(1) + reports.format(3))
     assert run(*terms, "good day", "", "day") == expected
     assert run(*terms, "--stream", "good day", "", "day") == expected
-
-
-def test_unmet_terms_are_reported_of_each_hypothesis(run: Run) -> None:
+    # Of each hypothesis.
     _, out, err = run("--num-hypotheses", "2", "--terms", "day=TAG", "--terms", "!=!", "good day")
     assert out == "GOOD DAY\nGOOD DAY!\n"
     assert err == (
@@ -272,42 +252,27 @@ def test_unmet_terms_are_reported_of_each_hypothesis(run: Run) -> None:
 
 
 @FORMS
-def test_lines_of_a_text_in_segments_are_kept(run: Run, form: list[str]) -> None:
+def test_answers_are_one_line_each_but_for_texts_in_segments(run: Run, form: list[str]) -> None:
+    assert run(*form, "two\nlines", "", "one") == (0, "TWO LINES\n\nONE\n", "")
+    assert run(*form, "two\rlines", "") == (0, "TWO LINES\n\n", "")
     segmented = ["--segmentation", "sentences", *form]
     assert run(*segmented, "two\n\nlines", "one") == (0, "TWO\n\nLINES\nONE\n", "")
 
 
 @FORMS
-def test_answers_are_one_line_each(run: Run, form: list[str]) -> None:
-    assert run(*form, "two\nlines", "", "one") == (0, "TWO LINES\n\nONE\n", "")
-    assert run(*form, "two\rlines", "") == (0, "TWO LINES\n\n", "")
-
-
-@FORMS
-def test_a_text_that_fails(run: Run, form: list[str]) -> None:
-    status, out, err = run(*form, "a", "fail INTERNAL", "b")
-    assert (status, out) == (1, "A\n\nB\n")
-    assert err == "seqserve: text 2: INTERNAL: internal, says the fake\n"
+def test_a_text_that_fails_or_that_the_model_cannot_read(run: Run, form: list[str]) -> None:
+    failed = "seqserve: text 2: INTERNAL: internal, says the fake\n"
+    assert run(*form, "a", "fail INTERNAL", "b") == (1, "A\n\nB\n", failed)
+    unread = "the model probably cannot read it: letters or symbols that it does not know"
+    assert run(*form, "a", "so 🙂") == (0, "A\nSO 🙂\n", f"seqserve: text 2: {unread}\n")
 
 
 @FORMS
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"])
-def test_an_error_that_concerns_every_text_ends_the_run(
-    run: Run, form: list[str], code: str
-) -> None:
+def test_an_error_of_every_text_ends_the_run(run: Run, form: list[str], code: str) -> None:
     status, out, err = run(*form, "--concurrency", "1", "a", f"fail {code}", "b")
     assert (status, out) == (1, "A\n")
     assert err.splitlines()[0] == f"seqserve: {code}: {code.lower()}, says the fake"
-
-
-@FORMS
-def test_a_source_that_the_model_cannot_read_is_warned_of(run: Run, form: list[str]) -> None:
-    status, out, err = run(*form, "a", "so 🙂")
-    assert (status, out) == (0, "A\nSO 🙂\n")
-    assert err == (
-        "seqserve: text 2: the model probably cannot read it: letters or symbols that it does not"
-        " know\n"
-    )
 
 
 def test_the_name_of_a_file_as_a_text_is_warned_of(run: Run, tmp_path: Path) -> None:
@@ -336,9 +301,7 @@ def test_numbers_that_differ_are_reported(run: Run) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
-def test_an_answer_that_is_cut_or_garbled_is_reported(
-    run: Run, run_lines: Run, form: list[str]
-) -> None:
+def test_an_answer_cut_or_garbled_is_reported(run: Run, run_lines: Run, form: list[str]) -> None:
     faults = "{0} 1: cut short: length\n{0} 2: garbled: some letters of the source\n"
     texts = ["snip ✂", "the \ufffd"]
     expected = (0, "SNIP ✂\nTHE \ufffd\n", faults.format("seqserve: text"))
@@ -350,16 +313,7 @@ def test_an_answer_that_is_cut_or_garbled_is_reported(
 
 
 def test_faults_that_many_lines_share_are_summed_up(run_lines: Run, run: Run) -> None:
-    lines = [
-        "snip ✂",
-        "a",
-        *(["snip ✂"] * 30),
-        "the \ufffd",
-        "so 🙂",
-        "so 🙂",
-        "room №7",
-        "room №7",
-    ]
+    lines = ["snip ✂", "a", *(["snip ✂"] * 30), "the \ufffd", *(["so 🙂"] * 2), *(["room №7"] * 2)]
     status, out, err = run_lines("\n".join([*lines, ""]).encode())
     assert (status, out.count("\n")) == (0, 37)
     differ = "numbers differ: 7 -> nothing"
@@ -389,17 +343,20 @@ def objects(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_json(run: Run) -> None:
-    status, out, _ = run("--json", "grüße", "", "fail INVALID_ARGUMENT")
-    answered, empty, failed = objects(out)
-    assert status == 1
-    assert "GRÜSSE" in out
-    assert (answered["text"], answered["model"], answered["version"]) == ("GRÜSSE", "capitals", 2)
-    assert answered["hypotheses"][0]["stop_reason"] == "eos"
-    assert answered["timings"]["total_ms"] == 6.0
-    assert empty == {"text": ""}
-    assert failed["error"]["code"] == "INVALID_ARGUMENT"
-    assert failed["error"]["field"] == "source"
+def test_json(run: Run, run_lines: Run) -> None:
+    texts = ["grüße", "", "fail INVALID_ARGUMENT"]
+    lines = run_lines("\n".join(texts).encode(), "--json", "--verbose")
+    for status, out, _ in (run("--json", *texts), lines):
+        answered, empty, failed = objects(out)
+        assert (status, empty) == (1, {"text": ""}) and "GRÜSSE" in out
+        facts = ("GRÜSSE", "capitals", 2)
+        assert (answered["text"], answered["model"], answered["version"]) == facts
+        assert answered["hypotheses"][0]["stop_reason"] == "eos"
+        assert answered["timings"]["total_ms"] == 6.0
+        assert failed["error"]["code"] == "INVALID_ARGUMENT"
+        assert failed["error"]["field"] == "source"
+    reports = [line.partition(": ")[2][:7] for line in lines[2].splitlines()]
+    assert reports == ["line 1:", "line 3:", "1 of 3 "]
 
 
 @FORMS
@@ -417,24 +374,11 @@ def test_json_has_what_was_requested(run: Run, form: list[str]) -> None:
     assert best["attention"] == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
 
 
-def test_json_of_a_file(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "source.txt"
-    file.write_text("grüße\n\nfail INVALID_ARGUMENT\n", encoding="utf-8")
-    status, out, err = run("--json", "--verbose", "--file", file)
-    answered, empty, failed = objects(out)
-    assert (status, answered["text"], empty) == (1, "GRÜSSE", {"text": ""})
-    assert failed["error"]["code"] == "INVALID_ARGUMENT"
-    reports = [line.partition(": ")[2][:7] for line in err.splitlines()]
-    assert reports == ["line 1:", "line 3:", "1 of 3 "]
-
-
 def test_json_of_a_stream(run: Run) -> None:
     status, out, _ = run("--json", "--stream", "ab")
-    first, second, last = objects(out)
-    assert status == 0
-    assert first == {"piece": "A", "token_ids": [0]}
-    assert second == {"piece": "B", "token_ids": [1]}
-    assert last["text"] == "AB"
+    *pieces, last = objects(out)
+    assert (status, last["text"]) == (0, "AB")
+    assert pieces == [{"piece": "A", "token_ids": [0]}, {"piece": "B", "token_ids": [1]}]
 
 
 @pytest.mark.parametrize(

@@ -64,15 +64,11 @@ def test_an_open_loop_of_streams(load: Load, tmp_path: Path) -> None:
         assert isinstance(facts[f"p99_{name}_ms"], float)
 
 
-def test_all_requests_at_once(seqserve: Run) -> None:
-    status, out, err = seqserve("load", "--request-rate", "inf", "--num-prompts", "4")
-    assert (status, err) == (0, "")
+def test_all_requests_at_once_after_warm_ups(seqserve: Run, server: FakeServer) -> None:
+    arguments = ("--request-rate", "inf", "--num-prompts", "4", "--num-warmups", "7")
+    status, out, err = seqserve("load", *arguments)
+    assert (status, err, len(server.requests)) == (0, "", 1 + 7 + 4)
     assert "open loop, all requests at once" in out and "answered   4" in out
-
-
-def test_warm_ups_come_before(seqserve: Run, server: FakeServer) -> None:
-    status, *_ = seqserve("load", "--num-warmups", "7", "--num-prompts", "4")
-    assert (status, len(server.requests)) == (0, 1 + 7 + 4)
 
 
 def test_a_trace(load: Load, tmp_path: Path) -> None:

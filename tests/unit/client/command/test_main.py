@@ -1,5 +1,4 @@
 import os
-import signal
 import subprocess
 import sys
 import tomllib
@@ -14,8 +13,6 @@ import pytest
 from seqserve import __version__
 from seqserve.command.main import COMMANDS, Command, main
 from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unreachable
-
-from ..fake_server import FakeServer
 
 COMMAND = [sys.executable, "-m", "seqserve"]
 
@@ -41,9 +38,7 @@ def ended(program: str) -> tuple[int, bytes, bytes]:
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
-def test_the_overview_shows_commands_and_examples(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_overview_shows_commands(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 0
     shown = capsys.readouterr().out
     listed = shown.partition("commands:\n")[2].partition("\n\n")[0].splitlines()
@@ -59,9 +54,21 @@ def test_help_names_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("usage: seqserve version")
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_and_the_parts_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(name: str) -> str:
+        if name == "grpcio":
+            return "9.9.9"
+        raise metadata.PackageNotFoundError(name)
+
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"seqserve {__version__}\n"
+    monkeypatch.setattr(metadata, "version", version)
+    assert main(["version"]) == 0
+    own, python, *others = capsys.readouterr().out.splitlines()
+    assert own == f"seqserve {__version__}" and python.startswith("python 3.")
+    assert others == ["grpcio 9.9.9"]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +80,7 @@ def test_an_unknown_command(word: str, advice: str, capsys: pytest.CaptureFixtur
     assert f"unknown command '{word}'{advice}\n" in capsys.readouterr().err
 
 
-def test_a_command_gets_its_arguments_and_returns_the_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_command_gets_arguments_and_returns_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, len)
     assert main(["try", "a", "b", "--c"]) == 3
 
@@ -116,20 +121,19 @@ def test_a_missing_library_names_the_extra(
 
 
 @pytest.mark.parametrize(
-    ("name", "extra"),
-    [("seqserve_server.engine", "server"), ("seqserve.x", "train"), ("numpy", "")],
+    ("error", "extra"),
+    [
+        (ModuleNotFoundError("no", name="seqserve_server.engine"), "server"),
+        (ModuleNotFoundError("no", name="seqserve.x"), "train"),
+        (ModuleNotFoundError("no", name="numpy"), ""),
+        (ZeroDivisionError(), "server"),
+    ],
 )
-def test_a_missing_module_of_seqserve_is_raised(
-    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+def test_faults_of_seqserve_show_their_traceback(
+    error: Exception, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(monkeypatch, ModuleNotFoundError("no", name=name), extra=extra)
-    with pytest.raises(ModuleNotFoundError):
-        main(["try"])
-
-
-def test_other_errors_show_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError):
+    install(monkeypatch, error, extra=extra)
+    with pytest.raises(type(error)):
         main(["try"])
 
 
@@ -146,24 +150,24 @@ def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_command_that_hangs_is_ended() -> None:
     """Hangs, as after an interrupt of the main thread while it held a lock."""
-    program = (
-        "import signal, threading\n"
-        "import seqserve.__main__, seqserve.command.main as m\n"
-        "from seqserve.command import process\n"
-        "def hang():\n"
-        "    process.clean_up_first()\n"
-        "    lock = threading.Lock()\n"
-        "    lock.acquire()\n"
-        "    try:\n"
-        "        signal.raise_signal(signal.SIGINT)\n"
-        "    finally:\n"
-        "        print('hangs', flush=True)\n"
-        "        lock.acquire()\n"
-        "m.main = hang\n"
-        "process.last_word = lambda: 'bye'\n"
-        "process.GRACE_S = 1\n"
-        "seqserve.__main__.run()\n"
-    )
+    program = """
+import signal, threading
+import seqserve.__main__, seqserve.command.main as m
+from seqserve.command import process
+def hang():
+    process.clean_up_first()
+    lock = threading.Lock()
+    lock.acquire()
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        print('hangs', flush=True)
+        lock.acquire()
+m.main = hang
+process.last_word = lambda: 'bye'
+process.GRACE_S = 1
+seqserve.__main__.run()
+"""
     assert ended(program) == (130, b"hangs\n", b"bye")
 
 
@@ -238,61 +242,10 @@ def test_nothing_is_loaded_before_interrupts_are_handled() -> None:
     assert others == set()
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
-    process = subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    errors = process.stderr.read()
-    process.stderr.close()
-    assert process.wait(60) == 141
-    assert errors == b""
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_interrupted_while_it_waits_for_a_line(server: FakeServer) -> None:
-    reading, writing = os.pipe()
-    process = subprocess.Popen(
-        [*COMMAND, "generate", "--target", server.target],
-        stdin=reading,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    os.close(reading)
-    # The answer shows that the program is reading.
-    os.write(writing, b"\n")
-    assert process.stdout is not None
-    assert process.stdout.read(1) == b"\n"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    os.close(writing)
-    note = b"seqserve: The first line is answered"
-    assert process.returncode == 130 and errors.startswith(note)
-
-
 PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 
 
-def test_every_command_has_a_module() -> None:
+def test_every_command_has_a_module_and_every_extra_is_declared() -> None:
     assert [name for name, command in COMMANDS.items() if find_spec(command.module) is None] == []
-
-
-def test_every_extra_is_declared() -> None:
     declared = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
-    wanted = {command.extra for command in COMMANDS.values()} - {""}
-    assert wanted <= set(declared)
-
-
-def test_the_parts_that_are_installed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def version(name: str) -> str:
-        if name == "grpcio":
-            return "9.9.9"
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", version)
-    assert main(["version"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"seqserve {__version__}"
-    assert lines[1].startswith("python 3.")
-    assert lines[2:] == ["grpcio 9.9.9"]
+    assert {command.extra for command in COMMANDS.values()} - {""} <= set(declared)

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,14 +135,12 @@ def test_no_rate_holds(
 
 
 def test_reports_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    load = tmp_path / "plain.json"
-    load.write_text('{"request_throughput": 1.0}', encoding="utf-8")
-    assert main(["plan", "--rate", "1", "--report", str(load)]) == 2
-    assert "is not a result of `seqserve load --find-rate`" in capsys.readouterr().err
-    for changes in ({"mean_e2el_ms": None}, {"completed": "many"}):
-        path = report(tmp_path, **changes)
-        assert main(["plan", "--rate", "1", "--report", path]) == 2
-        assert "is not a result of `seqserve load --find-rate`" in capsys.readouterr().err
+    plain, none = tmp_path / "plain.json", "is not a result of `seqserve load --find-rate`"
+    plain.write_text('{"request_throughput": 1.0}', encoding="utf-8")
+    changes: list[dict[str, Any]] = [{"mean_e2el_ms": None}, {"completed": "many"}]
+    for write in (lambda: str(plain), *(partial(report, tmp_path, **each) for each in changes)):
+        assert main(["plan", "--rate", "1", "--report", write()]) == 2
+        assert none in capsys.readouterr().err
     assert main(["plan", "--rate", "1", "--report", report(tmp_path), "--p99-ms", "9"]) == 2
     assert "--p99-ms: the report has a limit of 300 ms" in capsys.readouterr().err
 

@@ -22,20 +22,15 @@ def test_the_line_is_overwritten_now_and_then() -> None:
     )
 
 
-def test_nothing_is_written_if_it_is_not_shown() -> None:
-    stream = io.StringIO()
-    with closing(Progress(stream, "lines", is_shown=False)) as progress:
-        progress.advance()
-        progress.clear()
-    assert stream.getvalue() == ""
-
-
-def test_the_total_is_shown_where_it_is_known() -> None:
-    clock, stream = Clock(), io.StringIO()
-    with closing(Progress(stream, "lines", is_shown=True, total=4000, clock=clock)) as progress:
-        progress.advance()
-        clock.now_s += 1
-    assert stream.getvalue() == "\r\x1b[Kseqserve: 1 of 4,000 lines, 1 a second\n"
+def test_the_total_is_shown_where_it_is_known_and_nothing_if_it_is_not_shown() -> None:
+    clock = Clock()
+    for is_shown in (True, False):
+        stream = io.StringIO()
+        with closing(Progress(stream, "lines", is_shown=is_shown, total=4000, clock=clock)) as run:
+            run.advance()
+            clock.now_s += 1
+        shown = "\r\x1b[Kseqserve: 1 of 4,000 lines, 1 a second\n"
+        assert stream.getvalue() == shown * is_shown
 
 
 def test_the_time_left_is_that_of_this_run() -> None:

@@ -17,12 +17,8 @@ def test_the_token_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert note.startswith("# ")
     expected = TokenEntry(digest=digest_of(token), scopes=frozenset([Scope.GENERATE]), name="web")
     assert TokenEntry.parse(line) == expected
-
-
-def test_scopes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["token", "--scope", "admin", "--scope", "generate"]) == 0
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert TokenEntry.parse(line).scopes == set(Scope)
+    assert TokenEntry.parse(capsys.readouterr().err.splitlines()[-1]).scopes == set(Scope)
 
 
 def test_the_file_holds_no_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,9 +40,7 @@ def test_the_file_holds_no_token(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_last_line_without_an_end_is_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_last_line_gets_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "tokens"
     path.write_text("# ours")
     assert main(["token", "--tokens", str(path)]) == 0

@@ -45,13 +45,9 @@ def test_passages_are_divided_into_sentences(seqserve: Run, file: Path, server: 
     assert {request.options.beam_size for request in server.requests} == {3}
 
 
-def test_what_has_no_letter_is_not_sent(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
-    path = tmp_path / "a.html"
-    path.write_text(
-        "<td>102</td><td>$5.99</td><p>♪ ♪</p><p>so</p><p><code>x</code>, <code>y</code></p>"
-    )
-    upper = path.read_text().replace("so", "SO")
-    assert seqserve("translate", path) == (0, upper, "")
+def test_what_has_no_letter_is_not_sent(translate: Run, server: FakeServer) -> None:
+    page = "<td>102</td><td>$5.99</td><p>♪ ♪</p><p>so</p><p><code>x</code>, <code>y</code></p>"
+    assert translate("a.html", page) == (0, page.replace("so", "SO"), "")
     assert [request.source for request in server.requests] == ["so"]
 
 
@@ -71,96 +67,76 @@ def test_files_need_a_folder(seqserve: Run, file: Path, tmp_path: Path, server: 
     status, _, err = seqserve("translate", file, file, "-o", out)
     assert status == 2 and "out.md is named as a file, and several files need a folder" in err
     assert not server.requests and not out.exists()
+    other = tmp_path / "b.txt"
+    other.write_text("b\n")
+    assert seqserve("translate", file, other, "-o", tmp_path / "out")[0] == 0
+    assert (tmp_path / "out" / "a.md").read_text() == TRANSLATED
+    assert (tmp_path / "out" / "b.txt").read_text() == "B\n"
 
 
 @pytest.mark.parametrize("name", ["out.docx", "out.vtt", "out.html"])
-def test_names_and_formats(seqserve: Run, tmp_path: Path, server: FakeServer, name: str) -> None:
-    source, out = tmp_path / "a.txt", tmp_path / name
-    source.write_text("one\n")
-    status, _, err = seqserve("translate", source, "-o", out)
-    assert status == 2 and f"{name} is named as {out.suffix[1:]}, and {source} is taken" in err
+def test_names_and_formats(translate: Run, tmp_path: Path, server: FakeServer, name: str) -> None:
+    out = tmp_path / name
+    status, _, err = translate("a.txt", "one\n", "-o", out)
+    assert status == 2
+    assert f"{name} is named as {out.suffix[1:]}, and {tmp_path}/a.txt is taken" in err
     assert not server.requests and not out.exists()
-    assert seqserve("translate", source, "--format", "text", "-o", out) == (0, "", "")
+    assert translate("a.txt", "one\n", "--format", "text", "-o", out) == (0, "", "")
     assert out.read_text() == "ONE\n"
 
 
 @pytest.mark.parametrize("flag", ["-o", "--out"])
-def test_to_a_file_of_the_same_kind(seqserve: Run, tmp_path: Path, flag: str) -> None:
-    source, out = tmp_path / "a.txt", tmp_path / "new" / "b.txt"
-    source.write_bytes("\ufeffgrün\r\n\r\nx".encode("utf-16-le"))
-    assert seqserve("translate", source, flag, out) == (0, "", "")
+def test_to_a_file_of_the_same_kind(translate: Run, tmp_path: Path, flag: str) -> None:
+    out = tmp_path / "new" / "b.txt"
+    source = "\ufeffgrün\r\n\r\nx".encode("utf-16-le")
+    assert translate("a.txt", source, flag, out) == (0, "", "")
     assert out.read_bytes() == "\ufeffGRÜN\r\n\r\nX".encode("utf-16-le")
-    assert [path.name for path in out.parent.iterdir()] == ["b.txt"]
-
-
-def test_several_files(seqserve: Run, file: Path, tmp_path: Path) -> None:
-    other = tmp_path / "b.txt"
-    other.write_text("b\n")
-    out = tmp_path / "out"
-    assert seqserve("translate", file, other, "-o", out)[0] == 0
-    assert (out / "a.md").read_text() == TRANSLATED
-    assert (out / "b.txt").read_text() == "B\n"
+    assert names(out.parent) == ["b.txt"]
 
 
 def test_other_files_stay(seqserve: Run, file: Path, tmp_path: Path, server: FakeServer) -> None:
-    pipe, link, loop = (tmp_path / name for name in ("pipe", "link", "loop"))
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    link.symlink_to(pipe)
-    loop.symlink_to(loop)
-    for out in (pipe, link, loop):
-        status, _, err = seqserve("translate", file, "-o", out)
-        assert status == 2 and f"--out: {out}: is not a regular file; leave --out out to" in err
-    assert pipe.is_fifo() and link.is_symlink() and loop.is_symlink()
-    assert not server.requests and names(tmp_path) == ["a.md", "link", "loop", "pipe"]
+    status, _, err = seqserve("translate", file, "-o", pipe)
+    assert status == 2 and f"--out: {pipe}: is not a regular file; leave --out out to" in err
+    assert pipe.is_fifo() and not server.requests and names(tmp_path) == ["a.md", "pipe"]
 
 
-def test_a_document_not_in_its_format_is_refused(seqserve: Run, tmp_path: Path) -> None:
-    path, out = tmp_path / "a.json", tmp_path / "b.json"
-    path.write_text('{"a": "b",\n "c" "d"}\n')
+def test_a_document_not_in_its_format_is_refused(translate: Run, tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
     out.write_text("before")
-    status, shown, err = seqserve("translate", path, "-o", out)
-    assert (status, shown, out.read_text()) == (2, "", "before")
-    assert err == f"seqserve: {path}: line 2 is not JSON: Expecting ':' delimiter\n"
-    assert names(tmp_path) == ["a.json", "b.json"]
+    refused = f"seqserve: {tmp_path}/a.json: line 2 is not JSON: Expecting ':' delimiter\n"
+    assert translate("a.json", '{"a": "b",\n "c" "d"}\n', "-o", out) == (2, "", refused)
+    assert out.read_text() == "before" and names(tmp_path) == ["a.json", "b.json"]
 
 
-@pytest.mark.parametrize("argv", [[], ["-o", "{out}"]])
-def test_half_a_character_fails_alone(seqserve: Run, tmp_path: Path, argv: list[str]) -> None:
-    path, out = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    path.write_text('{"text": "a"}\n{"text": "It\\nrains. \\ud800"}\n{"text": "b"}\n')
-    command = ["translate", path, "--field", "text", *(each.format(out=out) for each in argv)]
-    status, shown, err = seqserve(*command)
-    assert status == 1 and f"{path}: line 2: " in err and "source: holds" in err
-    assert (out.read_text() if argv else shown) == (
-        '{"text": "A"}\n{"text": "It\\nrains. \\ud800"}\n{"text": "B"}\n'
-    )
+def test_half_a_character_fails_alone(translate: Run, tmp_path: Path) -> None:
+    lines = '{"text": "a"}\n{"text": "It\\nrains. \\ud800"}\n{"text": "b"}\n'
+    out, expected = tmp_path / "b.jsonl", lines.replace('a"', 'A"').replace('"b"', '"B"')
+    status, shown, err = translate("a.jsonl", lines, "--field", "text")
+    assert (status, shown) == (1, expected) and "a.jsonl: line 2: " in err
+    assert "source: holds" in err
+    assert translate("a.jsonl", lines, "--field", "text", "-o", out)[0] == 1
+    assert out.read_text() == expected
 
 
-def test_passages_that_fail_stay_and_are_reported(seqserve: Run, tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("a\n\nfail INTERNAL\nb\nfail INTERNAL\n")
-    status, out, err = seqserve("translate", path)
+def test_passages_that_fail_stay_and_are_reported(translate: Run, tmp_path: Path) -> None:
+    status, out, err = translate("a.txt", "a\n\nfail INTERNAL\nb\nfail INTERNAL\n")
     assert (status, out) == (1, "A\n\nfail INTERNAL\nB\nfail INTERNAL\n")
     assert err.splitlines() == [
-        f"seqserve: {path}: line 3: INTERNAL: internal, says the fake",
-        f"seqserve: {path}: line 5: INTERNAL: internal, says the fake",
-        f"seqserve: {path}: 2 of 4 passages failed: lines 3, 5",
+        f"seqserve: {tmp_path}/a.txt: line 3: INTERNAL: internal, says the fake",
+        f"seqserve: {tmp_path}/a.txt: line 5: INTERNAL: internal, says the fake",
+        f"seqserve: {tmp_path}/a.txt: 2 of 4 passages failed: lines 3, 5",
     ]
+    # A line with several is told once.
+    err = translate("a.json", '{"a": "fail INTERNAL", "b": "fail INTERNAL"}')[2]
+    assert err.endswith("a.json: 2 of 2 passages failed: line 1\n")
 
 
-def test_lines_of_passages_that_fail_are_told_once(seqserve: Run, tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text('{"a": "fail INTERNAL", "b": "fail INTERNAL"}')
-    _, _, err = seqserve("translate", path)
-    assert err.splitlines()[-1] == f"seqserve: {path}: 2 of 2 passages failed: line 1"
-
-
-def test_what_the_encoding_lacks_is_reported(seqserve: Run, tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
+def test_what_the_encoding_lacks_is_reported(translate: Run, tmp_path: Path) -> None:
     # The capital of ÿ is not in Latin-1.
-    path.write_bytes("a\nÿ\n".encode("latin-1"))
-    out = tmp_path / "out.txt"
-    status, _, err = seqserve("translate", path, "--encoding", "latin-1", "-o", out)
+    source, out = "a\nÿ\n".encode("latin-1"), tmp_path / "out.txt"
+    status, _, err = translate("a.txt", source, "--encoding", "latin-1", "-o", out)
     assert status == 1 and "line 2: its translation has 'Ÿ', not in latin-1" in err
     assert out.read_bytes() == "A\nÿ\n".encode("latin-1")
 
@@ -179,10 +155,8 @@ def test_a_page_keeps_the_encoding_that_it_declares(
 TAGGED = "<p>so <b>red</b></p>\n<p>plain</p>\n"
 
 
-def test_only_tags_need_an_alignment(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
-    path = tmp_path / "a.html"
-    path.write_text(TAGGED)
-    assert seqserve("translate", path) == (0, "<p>SO <b>RED</b></p>\n<p>PLAIN</p>\n", "")
+def test_only_tags_need_an_alignment(translate: Run, server: FakeServer) -> None:
+    assert translate("a.html", TAGGED) == (0, "<p>SO <b>RED</b></p>\n<p>PLAIN</p>\n", "")
     aligned = {each.source: each.options.return_alignment for each in server.requests}
     assert aligned == {"so red": True, "plain": False}
 
@@ -196,43 +170,37 @@ def test_only_tags_need_an_alignment(seqserve: Run, tmp_path: Path, server: Fake
     ],
 )
 def test_without_an_alignment_a_passage_is_divided_at_its_tags(
-    seqserve: Run, tmp_path: Path, server: FakeServer, text: str, argv: list[str]
+    translate: Run, server: FakeServer, text: str, argv: list[str]
 ) -> None:
-    path, out = tmp_path / "a.html", tmp_path / "b.html"
-    path.write_text(text)
-    status, _, err = seqserve("translate", path, "-o", out, *argv)
-    assert "<b>RED</b></p>\n<p>PLAIN</p>" in out.read_text()
+    status, out, err = translate("a.html", text, *argv)
+    assert "<b>RED</b></p>\n<p>PLAIN</p>" in out
     assert [each.source for each in server.requests].count("red") == 1
     # A part of the divided passage may fail, too.
     assert (status, "line 1" in err) == ((1, True) if "fail" in text else (0, False))
 
 
-def test_a_broken_run_places_tags_again(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
-    path, out = tmp_path / "a.html", tmp_path / "b.html"
+def test_a_broken_run_places_tags_again(translate: Run, tmp_path: Path, server: FakeServer) -> None:
+    argv = ["-o", tmp_path / "b.html", "--concurrency", "1"]
     # The same text without tags is known without an alignment.
-    path.write_text(f"<p>so red</p>{TAGGED}<p>fail NOT_FOUND</p>")
-    argv = ["translate", path, "-o", out, "--concurrency", "1"]
-    assert seqserve(*argv)[0] == 1
-    path.write_text(TAGGED)
+    assert translate("a.html", f"<p>so red</p>{TAGGED}<p>fail NOT_FOUND</p>", *argv)[0] == 1
     server.requests.clear()
-    assert seqserve(*argv) == (0, "", "")
-    assert out.read_text() == TAGGED.replace("plain", "PLAIN").replace("so", "SO").replace(
-        "red", "RED"
-    )
-    assert not server.requests
+    assert translate("a.html", TAGGED, *argv) == (0, "", "")
+    translated = "<p>SO <b>RED</b></p>\n<p>PLAIN</p>\n"
+    assert (tmp_path / "b.html").read_text() == translated and not server.requests
 
 
-def test_a_broken_run_goes_on(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
-    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
-    path.write_text("one\ntwo\nfail NOT_FOUND\nthree\n")
-    argv = ["translate", path, "-o", out, "--concurrency", "1"]
-    status, _, err = seqserve(*argv)
+def test_a_broken_run_goes_on(translate: Run, tmp_path: Path, server: FakeServer) -> None:
+    out = tmp_path / "b.txt"
+    argv = ["-o", out, "--concurrency", "1"]
+    # More than are sent at once: passages that are known wait for no other.
+    known = [f"line {number}" for number in range(50)]
+    status, _, err = translate("a.txt", "\n".join([*known, "fail NOT_FOUND", "three"]), *argv)
     assert status == 1 and err.startswith("seqserve: NOT_FOUND")
     assert names(tmp_path) == [JOURNAL, "a.txt"]
-    path.write_text("one\ntwo\nagain\nthree\n")
     server.requests.clear()
-    assert seqserve(*argv) == (0, "", "")
-    assert out.read_text() == "ONE\nTWO\nAGAIN\nTHREE\n"
+    lines = [*known, "again", *known, "three"]
+    assert translate("a.txt", "\n".join(lines), *argv) == (0, "", "")
+    assert out.read_text().splitlines() == [line.upper() for line in lines]
     assert [request.source for request in server.requests] == ["again", "three"]
     assert names(tmp_path) == ["a.txt", "b.txt"]
 
@@ -283,24 +251,19 @@ def test_what_is_no_journal(seqserve: Run, file: Path, tmp_path: Path, server: F
     assert mine.read_text() == "mine"
 
 
-def test_a_damaged_journal_is_reported_in_one_sentence(seqserve: Run, tmp_path: Path) -> None:
-    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
-    path.write_text("one\ntwo\nfail NOT_FOUND\n")
-    argv = ["translate", path, "-o", out, "--concurrency", "1"]
-    seqserve(*argv)
-    journal = tmp_path / JOURNAL
-    head, *lines = journal.read_text().splitlines()
-    journal.write_text("\n".join([head, lines[0], '["00", "x", [[1e999, 0, 0, 0]]]', ""]))
-    path.write_text("one\ntwo\n")
-    status, _, err = seqserve(*argv)
+def test_a_damaged_journal_is_reported_in_one_sentence(translate: Run, tmp_path: Path) -> None:
+    out, journal = tmp_path / "b.txt", tmp_path / JOURNAL
+    argv = ["-o", out, "--concurrency", "1"]
+    translate("a.txt", "one\ntwo\nfail NOT_FOUND\n", *argv)
+    head, line, *_ = journal.read_text().splitlines()
+    journal.write_text("\n".join([head, line, '["00", "x", [[1e999, 0, 0, 0]]]', ""]))
+    status, _, err = translate("a.txt", "one\ntwo\n", *argv)
     assert status == 0 and err.startswith(f"seqserve: the journal of {out}: line 3 is damaged; ")
     assert out.read_text() == "ONE\nTWO\n"
 
 
 @pytest.mark.parametrize("blocks", [0, 2])
-def test_a_full_disk_is_reported_in_one_sentence(
-    server: FakeServer, tmp_path: Path, blocks: int
-) -> None:
+def test_a_full_disk_is_told_in_a_sentence(server: FakeServer, tmp_path: Path, blocks: int) -> None:
     """A limit on the size of files stands for the disk, in blocks of 512 bytes."""
     path, out = tmp_path / "a.txt", tmp_path / "b.txt"
     path.write_text("\n".join("a" * 300 + str(number) for number in range(9)))
@@ -325,20 +288,6 @@ def test_standard_output_that_is_full_is_reported(server: FakeServer, tmp_path: 
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
     report = b"seqserve: standard output: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, report)
-
-
-def test_a_nearly_complete_run(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
-    """Passages that are known wait for no other."""
-    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
-    known = [f"line {number}" for number in range(50)]
-    path.write_text("\n".join([*known, "fail NOT_FOUND"]))
-    argv = ["translate", path, "-o", out, "--concurrency", "1"]
-    seqserve(*argv)
-    path.write_text("\n".join([*known, *known, "last"]))
-    server.requests.clear()
-    assert seqserve(*argv)[0] == 0
-    assert out.read_text().splitlines() == [line.upper() for line in [*known, *known, "last"]]
-    assert [request.source for request in server.requests] == ["last"]
 
 
 def test_two_runs_at_once(seqserve: Run, file: Path, tmp_path: Path, server: FakeServer) -> None:

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,37 +35,31 @@ def test_each_file_has_a_report(seqserve: Run, tmp_path: Path, reports: list[str
     ]
 
 
-def test_passages_that_no_model_reads(seqserve: Run, tmp_path: Path, reports: list[str]) -> None:
-    page, out = tmp_path / "a.md", tmp_path / "out"
-    page.write_text("a\n\nмоя *земля*\n")
-    status, _, err = seqserve("translate", page, "-o", out)
-    assert (status, out.read_text()) == (1, "A\n\nмоя *земля*\n")
+def test_passages_that_no_model_reads(translate: Run, tmp_path: Path, reports: list[str]) -> None:
+    status, out, err = translate("a.md", "a\n\nмоя *земля*\n")
+    assert (status, out) == (1, "A\n\nмоя *земля*\n")
     assert "line 3: the model does not read its script, or has no answer" in err
-    assert reports == [f"seqserve: {page}: 1 passage translated, 0 copied, 1 left\n"]
+    assert reports == [f"seqserve: {tmp_path}/a.md: 1 passage translated, 0 copied, 1 left\n"]
 
 
 def test_passages_whose_numbers_differ_or_whose_translation_is_cut_are_listed(
-    seqserve: Run, tmp_path: Path, reports: list[str]
+    translate: Run, tmp_path: Path, reports: list[str]
 ) -> None:
-    page, told = tmp_path / "a.txt", tmp_path / "report.json"
-    page.write_text("room 5\nroom №7 ✂\n")
-    argv = [page, "-o", tmp_path / "out", "--report", told]
-    status, _, err = seqserve("translate", *argv)
+    told = tmp_path / "report.json"
+    status, _, err = translate("a.txt", "room 5\nroom №7 ✂\n", "--report", told)
     assert (status, err.count("line 2: numbers differ: 7 -> nothing")) == (0, 1)
     assert "line 2: cut short: length" in err
-    assert reports == [f"seqserve: {page}: 2 passages translated, 0 copied, 0 left, 1 warned of\n"]
+    assert reports[0].endswith("a.txt: 2 passages translated, 0 copied, 0 left, 1 warned of\n")
     [facts] = json.loads(told.read_text())["files"]
     reason = "numbers differ: 7 -> nothing; cut short: length"
     warned = {"line": 2, "text": "room №7 ✂", "reason": reason}
     assert (facts["warned"], facts["texts_warned"]) == (1, [warned])
 
 
-def test_a_text_that_no_reader_reads_gives_status_1(seqserve: Run, tmp_path: Path) -> None:
-    path = tmp_path / "a.md"
-    path.write_text("some\n\n> <p>\n> text\n> </p>\n")
-    status, out, err = seqserve("translate", path)
+def test_a_text_that_no_reader_reads_gives_status_1(translate: Run) -> None:
+    status, out, err = translate("a.md", "some\n\n> <p>\n> text\n> </p>\n")
     assert (status, out) == (1, "SOME\n\n> <p>\n> text\n> </p>\n")
-    assert f"{path}: line 3: is HTML within a quote, which is not read" in err
+    assert "a.md: line 3: is HTML within a quote, which is not read" in err
 
 
 @pytest.mark.parametrize(
@@ -72,15 +67,13 @@ def test_a_text_that_no_reader_reads_gives_status_1(seqserve: Run, tmp_path: Pat
     [(["--target-language", "it"], "it"), ([], "de"), (["--model", "missing"], "en")],
 )
 def test_the_language_of_a_page_is_that_of_the_call_or_the_model(
-    seqserve: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: str
+    translate: Run, monkeypatch: pytest.MonkeyPatch, options: list[str], code: str
 ) -> None:
-    model = model_pb2.Model(
-        name="capitals", version=2, source_languages=["en"], target_languages=["de"]
-    )
+    languages: Any = {"source_languages": ["en"], "target_languages": ["de"]}
+    model = model_pb2.Model(name="capitals", version=2, **languages)
     monkeypatch.setattr(fake_server, "MODELS", [model])
-    path = tmp_path / "a.html"
-    path.write_text('<html lang="en"><p>a</p></html>')
-    assert seqserve("translate", *options, path)[1] == f'<html lang="{code}"><p>A</p></html>'
+    shown = translate("a.html", '<html lang="en"><p>a</p></html>', *options)[1]
+    assert shown == f'<html lang="{code}"><p>A</p></html>'
 
 
 @pytest.mark.parametrize("text", [" ", "."])
@@ -93,8 +86,7 @@ def test_a_translation_without_a_letter_leaves_its_text(text: str) -> None:
     assert "its translation has no letter" in str(writer.totals.facts())
 
 
-def test_a_file_that_cannot_be_read_has_a_report(seqserve: Run, tmp_path: Path) -> None:
-    path, told = tmp_path / "a.json", tmp_path / "report.json"
-    path.write_text('{"a": "b", ')
-    assert seqserve("translate", path, "--report", told)[0] == 2
+def test_a_file_that_cannot_be_read_has_a_report(translate: Run, tmp_path: Path) -> None:
+    told = tmp_path / "report.json"
+    assert translate("a.json", '{"a": "b", ', "--report", told)[0] == 2
     assert json.loads(told.read_text())["files"][0]["translated"] == 0

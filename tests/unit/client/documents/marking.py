@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from random import Random
 
 from tests.support.capitals import capitals
 
@@ -34,6 +35,25 @@ def marked(kind: Format, text: str, *, joins_lines: bool = False) -> str:
     return written(passages, lambda each: Translation(f"«{each.text}»"))
 
 
+def pairs(*cases: str | tuple[str, str]) -> list[tuple[str, str]]:
+    """Each document, and the same one marked; where they differ in more, both are given."""
+    return [each if isinstance(each, tuple) else (unmarked(each), each) for each in cases]
+
+
+def capital_pairs(*cases: str | tuple[str, str]) -> list[tuple[str, str]]:
+    """Each document, and the same one where what is marked is in capitals."""
+    return [
+        each
+        if isinstance(each, tuple)
+        else (unmarked(each), re.sub("«(.*?)»", lambda part: part[1].upper(), each, flags=re.S))
+        for each in cases
+    ]
+
+
+def unmarked(text: str) -> str:
+    return text.replace("«", "").replace("»", "")
+
+
 def same(passage: Passage) -> Translation:
     """A translation whose words are those of the source."""
     places = [unit.span() for unit in units(passage.text, passage)]
@@ -45,6 +65,17 @@ def aligned(passage: Passage, target: str, words: str) -> Translation:
     sources = {unit[0]: unit.span() for unit in units(passage.text, passage)}
     links = zip(words.split(), units(target, passage), strict=True)
     return Translation(target, tuple(Link(*sources[word], *unit.span()) for word, unit in links))
+
+
+def shuffled(passage: Passage, random: Random) -> Translation:
+    """A translation whose words are those of the source, in any order."""
+    sources = units(passage.text, passage)
+    random.shuffle(sources)
+    target, links = "", []
+    for source in sources:
+        links.append(Link(*source.span(), len(target), len(target) + len(source[0])))
+        target += f"{source[0]} "
+    return Translation(target.rstrip(" "), tuple(links))
 
 
 def written(passages: Iterable[Passage], answer: Callable[[Passage], Translation] = same) -> str:

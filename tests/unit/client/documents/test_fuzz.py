@@ -74,50 +74,35 @@ TEXT = mixed(
     "%s", "{n}", "<b>", "</b>", "%1$s", "\\n", "{n, plural, one {a} other {b}}", "<!--", "'"
 )
 VALUES = st.recursive(TEXT | st.integers() | st.none(), st.lists, max_leaves=5)
+ELEMENTS = ["<p>{}</p>", "<b>{}</b>", "<ul><li>{}</ul>", "<div>{}", "<td>{}</td>"]
+ELEMENTS += ["<script>{}</script>"]
 HTML = st.recursive(
     mixed(
-        "<br>",
-        "&amp;",
-        "<!-- c -->",
-        "<code>k</code>",
-        "<img alt='x'>",
-        "<i translate=no>n</i>",
+        *("<br>", "&amp;", "<!-- c -->", "<code>k</code>", "<img alt='x'>"),
+        *("<i translate=no>n</i>", "<input type=submit value=send>"),
         # Small letters would tell a sentence from a menu.
         '<div><a title="t &amp; &quot;">L</a> › <a>M</a></div>',
-        "<input type=submit value=send>",
     ),
-    lambda inner: st.sampled_from(
-        [
-            "<p>{}</p>",
-            "<b>{}</b>",
-            "<ul><li>{}</ul>",
-            "<div>{}",
-            "<td>{}</td>",
-            "<script>{}</script>",
-        ]
-    ).flatmap(lambda form: inner.map(form.format)),
+    lambda inner: st.sampled_from(ELEMENTS).flatmap(lambda form: inner.map(form.format)),
     max_leaves=5,
 )
 MESSAGES = mixed("{0}", "%s", "''", "<b>", "</b>", "&", "{0,choice,0#a|1#b c}", "\\", "ć")
+RUNS = [
+    "<{0}:r><{0}:t>{1}</{0}:t></{0}:r>",
+    "<{0}:r><{0}:rPr b='1'/><{0}:t>{1}</{0}:t></{0}:r>",
+    *("<{0}:r><{0}:rPr lang='x'/><{0}:t> {1} </{0}:t></{0}:r>", "<{0}:br/>", "<{0}:fld/>"),
+    "<c:strCache><c:v>{1}</c:v></c:strCache><c:numCache><c:v>{1}</c:v></c:numCache>",
+]
 PARAGRAPHS = st.lists(
-    st.sampled_from(
-        [
-            *(
-                "<{0}:r><{0}:t>{1}</{0}:t></{0}:r>",
-                "<{0}:r><{0}:rPr b='1'/><{0}:t>{1}</{0}:t></{0}:r>",
-            ),
-            *("<{0}:r><{0}:rPr lang='x'/><{0}:t> {1} </{0}:t></{0}:r>", "<{0}:br/>", "<{0}:fld/>"),
-            "<c:strCache><c:v>{1}</c:v></c:strCache><c:numCache><c:v>{1}</c:v></c:numCache>",
-        ]
-    ).flatmap(lambda form: mixed("&amp;", "<![CDATA[ c ]]>").map(partial(form.format, "a"))),
+    st.sampled_from(RUNS).flatmap(
+        lambda form: mixed("&amp;", "<![CDATA[ c ]]>").map(partial(form.format, "a"))
+    ),
     max_size=5,
 ).map("".join)
 CELLS = st.sampled_from(
     [
-        *(
-            "<text:p>{}</text:p>",
-            "<text:p>a<office:annotation><text:p>{}</text:p></office:annotation> b</text:p>",
-        ),
+        "<text:p>{}</text:p>",
+        "<text:p>a<office:annotation><text:p>{}</text:p></office:annotation> b</text:p>",
         "<text:p>a <text:span>{}</text:span></text:p>",
         "<table:table-cell table:formula='x'><text:p>{}</text:p></table:table-cell>",
     ]

@@ -10,22 +10,19 @@ from seqserve.documents.attributes import Languages
 from seqserve.documents.formats import Format
 from seqserve.documents.json_files import parse_arb
 
-from .marking import marked, passages_of, written
+from .marking import marked, pairs, passages_of, written
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ('{"key": "a text"}', '{"key": "«a text»"}'),
-        (
-            '{\r\n\t"a" : {"b":["c", 1e400, true]},"b" :"d"}\r\n',
-            '{\r\n\t"a" : {"b":["«c»", 1e400, true]},"b" :"«d»"}\r\n',
-        ),
+    pairs(
+        '{"key": "«a text»"}',
+        '{\r\n\t"a" : {"b":["«c»", 1e400, true]},"b" :"«d»"}\r\n',
         ('["\\u00e4 \\"b\\"\\/"]', '["«ä \\"b\\"/»"]'),
-        ('["  a\\n\\n  b \\n"]', '["  «a\\n\\n  b» \\n"]'),
-        ('["%s: {0}", "", "12 %"]', '["%s: {0}", "", "12 %"]'),
-        ('"a"', '"«a»"'),
-    ],
+        '["  «a\\n\\n  b» \\n"]',
+        '["%s: {0}", "", "12 %"]',
+        '"«a»"',
+    ),
 )
 def test_texts_are_translated_and_keys_are_not(text: str, expected: str) -> None:
     assert marked(Format.JSON, text) == expected
@@ -58,23 +55,14 @@ def test_a_file_of_flutter_names_the_language_of_the_translation(
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        (
-            "{n, plural, one {# file} other {# files}}",
-            "{n, plural, one {# «file»} other {# «files»}}",
-        ),
-        (
-            "You {n,plural, =0{won} other{lost {x, number} games}}.",
-            "«You» {n,plural, =0{«won»} other{«lost» {x, number} «games»}}.",
-        ),
-        (
-            "{g, select, f {She {n, plural, other {has #}}} other {They}}",
-            "{g, select, f {«She» {n, plural, other {«has» #}}} other {«They»}}",
-        ),
-        ("{n, plural, one {# file} other", "«{n, plural, one» {# file} «other»"),
-        ("{n, plural, }", "{n, plural, }"),
-        ("a # b", "«a # b»"),
-    ],
+    pairs(
+        "{n, plural, one {# «file»} other {# «files»}}",
+        "«You» {n,plural, =0{«won»} other{«lost» {x, number} «games»}}.",
+        "{g, select, f {«She» {n, plural, other {«has» #}}} other {«They»}}",
+        "«{n, plural, one» {# file} «other»",
+        "{n, plural, }",
+        "«a # b»",
+    ),
 )
 def test_the_branches_of_a_message_are_texts(text: str, expected: str) -> None:
     assert json.loads(marked(Format.JSON, json.dumps(text))) == expected

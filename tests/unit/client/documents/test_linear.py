@@ -32,15 +32,8 @@ UNITS = [
     *("$t(", "'{", "''{", "{a,plural,", "<b>x", "</b>x", "> ", "- "),
     *("``a`", "<a b='", "<code>", "<kbd>x</b>", "[^a", "!!! a\n", "::: a\n", "=== a\n    "),
     *("[a]: b\n", "a  \n", "  ", "\n", "a|", "*[a]:", "<p>\n\n", "{#"),
-    *(
-        "\\N",
-        '"',
-        "<a title=a",
-        "<a title='b'>",
-        "<b title='c'>d</b> › ",
-        "<a lang=e ",
-        "<a>f</a> ",
-    ),
+    *("\\N", '"', "<a title=a", "<a title='b'>", "<b title='c'>d</b> › "),
+    *("<a lang=e ", "<a>f</a> "),
 ]
 WRITTEN: dict[Format, Callable[[str], str]] = {
     Format.JSON: lambda text: json.dumps(text)[1:-1],

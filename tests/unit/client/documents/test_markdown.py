@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Translation
 
-from .marking import aligned, in_capitals, passages_of, sent, written
+from .marking import aligned, capital_pairs, in_capitals, passages_of, sent, written
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -22,9 +22,7 @@ READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
         ("b #1:2", '"b #1:2"'),
     ],
 )
-def test_a_plain_field_is_quoted_where_it_would_mean_something(
-    target: str, written_target: str
-) -> None:
+def test_a_field_is_quoted_where_it_would_mean_something(target: str, written_target: str) -> None:
     passages = passages_of(Format.MARKDOWN, "---\ntitle: a\n---\n")
     assert (
         written(passages, lambda _: Translation(target)) == f"---\ntitle: {written_target}\n---\n"
@@ -50,7 +48,7 @@ def test_code_side_by_side_does_not_become_one(marks: str) -> None:
 
 @pytest.mark.parametrize(
     ("markdown", "expected"),
-    [
+    capital_pairs(
         # Escapes and references are characters of the text, and what needs it is escaped again.
         (r"\*stars\* cost 2 \* 3", r"\*STARS\* COST 2 * 3"),
         ("AT&amp;T &lt;b&gt; &copy; &amp;lt;", r"AT&T \<B> © \&LT;"),
@@ -58,51 +56,36 @@ def test_code_side_by_side_does_not_become_one(marks: str) -> None:
         # Footnotes, of which each begins a line.
         ("a[^1] b\n\n[^1]: one\nmore\n[^b]: two\n", "A[^1] B\n\n[^1]: ONE MORE\n[^b]: TWO\n"),
         # Cells with bars.
-        (
-            "| a \\| b | `c\\|d` |\n|---|---|\n| e | f\\|g |\n",
-            "| A \\| B | `c\\|d` |\n|---|---|\n| E | F\\|G |\n",
-        ),
+        "| «a» \\| «b» | `c\\|d` |\n|---|---|\n| «e» | «f»\\|«g» |\n",
         # Addresses.
-        (
-            "see https://x.y/a_b?c=d&amp;e (www.x.y). **http://x.y/(z)**, c",
-            "SEE https://x.y/a_b?c=d&amp;e (www.x.y). **http://x.y/(z)**, C",
-        ),
+        "«see» https://x.y/a_b?c=d&amp;e (www.x.y). **http://x.y/(z)**, «c»",
         # Addresses with shortcodes.
         (
-            'a [b *c*]({{< ref "d e.md" >}}) f [g]({% link h i %}) [j](/k/{{ l }}/m "n")',
-            'A [B *C*]({{< ref "d e.md" >}}) F [G]({% link h i %}) [J](/k/{{ l }}/m "N")',
+            '«a» [«b» *«c»*]({{< ref "d e.md" >}}) «f» '
+            '[«g»]({% link h i %}) [«j»](/k/{{ l }}/m "«n»")'
         ),
-        ('a ![b]({{< c "d" >}}) e', 'A ![B]({{< c "d" >}}) E'),
+        '«a» ![«b»]({{< c "d" >}}) «e»',
         # Texts of images, and titles of links.
         (
             "a ![b c](d.png \"e 'f'\") [g](h 'i' ) [![j](k)](l \"m\")",
             "A ![B C](d.png \"E \\'F\\'\") [G](h 'I' ) [![J](k)](l \"M\")",
         ),
-        ('![a](b)\n\n![](c "d")\n\n![`e`](f)', '![A](b)\n\n![](c "D")\n\n![`e`](f)'),
+        '![«a»](b)\n\n![](c "«d»")\n\n![`e`](f)',
         # Code in shortcodes.
-        (
-            "a\n{% highlight c %}\nb\n\n# c\n{% endhighlight %}\nd",
-            "A\n{% highlight c %}\nb\n\n# c\n{% endhighlight %}\nD",
-        ),
+        "«a»\n{% highlight c %}\nb\n\n# c\n{% endhighlight %}\n«d»",
         ("{{< highlight c >}}\nb\n{{< /highlight >}}\n",) * 2,
-        ("{% highlight c %}\nb\n", "{% highlight c %}\nB\n"),
+        "{% highlight c %}\n«b»\n",
         # Expressions in tags.
-        ("<img src={a('b')} alt=\"c\" />", "<img src={a('b')} alt=\"C\" />"),
-        (
-            "a <b className={c}>d</b> <E f={{g: 'h'}} i={() => j}>k</E> l",
-            "A <b className={c}>D</b> <E f={{g: 'h'}} i={() => j}>K</E> L",
-        ),
-        (
-            '<Card\n  title="a b"\n  icon={<C />}\n>\nd\n</Card>',
-            '<Card\n  title="A B"\n  icon={<C />}\n>\nD\n</Card>',
-        ),
-        ("to ann.lee+b@mail.x.org, or @bob", "TO ann.lee+b@mail.x.org, OR @BOB"),
+        "<img src={a('b')} alt=\"«c»\" />",
+        "«a» <b className={c}>«d»</b> <E f={{g: 'h'}} i={() => j}>«k»</E> «l»",
+        '<Card\n  title="«a b»"\n  icon={<C />}\n>\n«d»\n</Card>',
+        "«to» ann.lee+b@mail.x.org, «or» @«bob»",
         # What is at a place behind what is kept stays behind it, with its white space.
-        ("https://x.y/a_b {.c}, d", "https://x.y/a_b {.c}, D"),
+        "https://x.y/a_b {.c}, «d»",
         ("`a` \\[b `c` ![i](j)] d", "`a` \\[B `c` ![I](j)\\] D"),
         # A note in the text of a link.
-        ("a [[^1] b](u) c", "A [[^1] B](u) C"),
-    ],
+        "«a» [[^1] «b»](u) «c»",
+    ),
 )
 def test_what_is_read_and_written(markdown: str, expected: str) -> None:
     assert in_capitals(passages_of(Format.MARKDOWN, markdown)) == expected
@@ -110,83 +93,59 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("markdown", "expected"),
-    [
-        ("::: tip My title\nSome *text*.\n:::\n", "::: tip MY TITLE\nSOME *TEXT*.\n:::\n"),
-        (":::note[My title]{.a}\nText\n:::\n", ":::note[MY TITLE]{.a}\nTEXT\n:::\n"),
-        ("/// note | My title\ntext\n///\n", "/// note | MY TITLE\nTEXT\n///\n"),
+    capital_pairs(
+        "::: tip «My title»\n«Some» *«text»*.\n:::\n",
+        ":::note[«My title»]{.a}\n«Text»\n:::\n",
+        "/// note | «My title»\n«text»\n///\n",
         # Front matter: what a reader sees.
-        ("+++\ntitle = 'a'\nslug = 'a'\n+++\nb\n", "+++\ntitle = 'A'\nslug = 'a'\n+++\nB\n"),
-        ("---\ntitle: a\ntags: [a]\n---\nb\n", "---\ntitle: A\ntags: [a]\n---\nB\n"),
+        "+++\ntitle = '«a»'\nslug = 'a'\n+++\n«b»\n",
+        "---\ntitle: «a»\ntags: [a]\n---\n«b»\n",
         (
             "---\ntitle: \"a \\\"b\\\"\" # c\n- text: 'it''s'\r\nalt: a: b\ntext: true\n---\n",
             '---\ntitle: "A \\"B\\"" # c\n- text: \'IT’S\'\r\nalt: a: b\ntext: true\n---\n',
         ),
         ("> [!NOTE]\n> some\n> text\n", "> [!NOTE]\n> SOME TEXT\n"),
-        ("> [!tip]- Title\n> text\n", "> [!tip]- TITLE\n> TEXT\n"),
-        ("$$\na = b\n$$\n\nso $a_1 = b$ is\n", "$$\na = b\n$$\n\nSO $a_1 = b$ IS\n"),
-        ("so $$a_1$$ and $$ b $$ is\n", "SO $$a_1$$ AND $$ b $$ IS\n"),
-        ("it costs $5, or $6\n", "IT COSTS $5, OR $6\n"),
+        "> [!tip]- «Title»\n> «text»\n",
+        "$$\na = b\n$$\n\n«so» $a_1 = b$ «is»\n",
+        "«so» $$a_1$$ «and» $$ b $$ «is»\n",
+        "«it costs» $5, «or» $6\n",
         (
             '!!! note "The title"\n    some\n    text\n\n    - item\n\nmore\n',
             '!!! note "THE TITLE"\n    SOME TEXT\n\n    - ITEM\n\nMORE\n',
         ),
-        ("??? tip\n    text\n", "??? tip\n    TEXT\n"),
-        (
-            '=== "First"\n\n    text\n\n=== "Second"\n\n        code\n',
-            '=== "FIRST"\n\n    TEXT\n\n=== "SECOND"\n\n        code\n',
-        ),
-        ("# Title {#my-id .cls}\n", "# TITLE {#my-id .cls}\n"),
-        ("a [text]{.mark} b\n{: .cls }\n", "A [TEXT]{.mark} B\n{: .cls }\n"),
+        "??? tip\n    «text»\n",
+        '=== "«First»"\n\n    «text»\n\n=== "«Second»"\n\n        code\n',
+        "# «Title» {#my-id .cls}\n",
+        "«a» [«text»]{.mark} «b»\n{: .cls }\n",
         (
             '{{< note >}}\nsome\ntext\n{{< /note >}}\nsee {{< ref "a b" >}} now\n',
             '{{< note >}}\nSOME TEXT\n{{< /note >}}\nSEE {{< ref "a b" >}} NOW\n',
         ),
-        (
-            "{% if a %}\nsome {{ user.name }} text\n{% endif %}\n",
-            "{% if a %}\nSOME {{ user.name }} TEXT\n{% endif %}\n",
-        ),
-        (
-            "import A from './a.js'\nexport const b = {\n  c: 'text',\n}\n\nsome {props.d} text\n",
-            "import A from './a.js'\nexport const b = {\n  c: 'text',\n}\n\nSOME {props.d} TEXT\n",
-        ),
-        (
-            '<Tabs groupId={a}>\n<Tab>\n\nsome <Tip text="b">word</Tip>\n\n</Tab>\n</Tabs>\n',
-            '<Tabs groupId={a}>\n<Tab>\n\nSOME <Tip text="b">WORD</Tip>\n\n</Tab>\n</Tabs>\n',
-        ),
-        ("see [[Page]] and [[page|this *page*]]\n", "SEE [[Page]] AND [[page|THIS *PAGE*]]\n"),
-        ("press <kbd>Ctrl</kbd>+<kbd>C</kbd> now\n", "PRESS <kbd>Ctrl</kbd>+<kbd>C</kbd> NOW\n"),
-        (
-            'a <b>bold</b> <span translate="no">Word</span> b\n',
-            'A <b>BOLD</b> <span translate="no">Word</span> B\n',
-        ),
-        (
-            "<details>\n<summary>More</summary>\n\ntext\n\n</details>\n",
-            "<details>\n<summary>MORE</summary>\n\nTEXT\n\n</details>\n",
-        ),
-        (
-            "Term\n: The *meaning*\n\n- [ ] task\n- [x] done\n",
-            "TERM\n: THE *MEANING*\n\n- [ ] TASK\n- [x] DONE\n",
-        ),
-        ("a[^1].\n\n[^1]: note\n\n    more\n", "A[^1].\n\n[^1]: NOTE\n\n    MORE\n"),
-        ("*[HTML]: Some text\n*[CSS]: more\n", "*[HTML]: SOME TEXT\n*[CSS]: MORE\n"),
-        (
-            '--8<-- "a.md"\n\n[TOC]\n\n:smile: and ++ctrl+c++\n',
-            '--8<-- "a.md"\n\n[TOC]\n\n:smile: AND ++ctrl+c++\n',
-        ),
+        "{% if a %}\n«some» {{ user.name }} «text»\n{% endif %}\n",
+        "import A from './a.js'\nexport const b = {\n  c: 'text',\n}\n\n«some» {props.d} «text»\n",
+        '<Tabs groupId={a}>\n<Tab>\n\n«some» <Tip text="b">«word»</Tip>\n\n</Tab>\n</Tabs>\n',
+        "«see» [[Page]] «and» [[page|«this» *«page»*]]\n",
+        "«press» <kbd>Ctrl</kbd>+<kbd>C</kbd> «now»\n",
+        '«a» <b>«bold»</b> <span translate="no">Word</span> «b»\n',
+        "<details>\n<summary>«More»</summary>\n\n«text»\n\n</details>\n",
+        "«Term»\n: «The» *«meaning»*\n\n- [ ] «task»\n- [x] «done»\n",
+        "«a»[^1].\n\n[^1]: «note»\n\n    «more»\n",
+        "*[HTML]: «Some text»\n*[CSS]: «more»\n",
+        '--8<-- "a.md"\n\n[TOC]\n\n:smile: «and» ++ctrl+c++\n',
         # A text that is the label of its address.
         (
             "see [the page] or [b][]\n\n[the page]: c\n[b]: d\n",
             "SEE [THE PAGE][the page] OR [B][b]\n\n[the page]: c\n[b]: d\n",
         ),
         # A label whose address another file has.
-        ("the [text][label-of-site] here\n", "THE [TEXT][label-of-site] HERE\n"),
-        ("a [:icon:][_label]{: .class } b\n", "A [:icon:][_label]{: .class } B\n"),
-        ("use `code` in *the `x` text*\n", "USE `code` IN *THE `x` TEXT*\n"),
+        "«the» [«text»][label-of-site] «here»\n",
+        "«a» [:icon:][_label]{: .class } «b»\n",
+        "«use» `code` «in» *«the» `x` «text»*\n",
         # Pandoc: notes within a text, lowered numbers, lines of verse.
-        ("See it^[a [b](u)] now\n", "SEE IT^[A [B](u)] NOW\n"),
-        ("1 l of H~2~O\n", "1 L OF H~2~O\n"),
-        ("| a red\n|   car\n", "| A RED\n|   CAR\n"),
-    ],
+        "«See it»^[«a» [«b»](u)] «now»\n",
+        "1 «l of» H~2~O\n",
+        "| «a red»\n|   «car»\n",
+    ),
 )
 def test_what_sites_add(markdown: str, expected: str) -> None:
     assert in_capitals(passages_of(Format.MARKDOWN, markdown)) == expected

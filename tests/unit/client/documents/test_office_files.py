@@ -101,9 +101,7 @@ def parts_of(content: bytes) -> dict[str, bytes]:
     ],
     ids=["pptx", "xlsx", "docx"],
 )
-def test_parts_without_text_stay_to_the_byte(
-    kind: Format, content: bytes, changed: set[str]
-) -> None:
+def test_parts_without_text_stay_as_is(kind: Format, content: bytes, changed: set[str]) -> None:
     parts = parts_of(content)
     assert parts_of(rewritten(kind, content, same)) == parts
     others = {

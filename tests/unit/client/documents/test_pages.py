@@ -16,33 +16,21 @@ from seqserve.documents.html import parse, parse_xhtml
 from seqserve.documents.passage import Link, Translation
 from seqserve.documents.report import Report
 
-from .marking import in_capitals, marked, passages_of, sent
+from .marking import capital_pairs, in_capitals, marked, pairs, passages_of, sent
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        (
-            "<p><a>Home</a> › <a>Products</a> &raquo; <a>Shoes</a></p>",
-            "<p><a>«Home»</a> › <a>«Products»</a> &raquo; <a>«Shoes»</a></p>",
-        ),
-        (
-            "<p>You are here: <a>Home</a> &gt; <b>Big shoes</b> / Red</p>",
-            "<p>«You are here:» <a>«Home»</a> &gt; <b>«Big shoes»</b> / «Red»</p>",
-        ),
-        ("<nav><a>Home</a> <a>About us</a></nav>", "<nav><a>«Home»</a> <a>«About us»</a></nav>"),
-        ("<nav><a>Home</a><a>us</a></nav>", "<nav><a>«Home»</a><a>«us»</a></nav>"),
-        ("Tags: <a>red</a>, <a>blue</a>", "«Tags:» <a>«red»</a>, <a>«blue»</a>"),
-        (
-            "<a><span>4 stars</span> <span>Rated by 2</span></a>",
-            "<a><span>«4 stars»</span> <span>«Rated by 2»</span></a>",
-        ),
-        ("<i></i><a>Home</a> | <a>c</a>", "<i></i><a>«Home»</a> | <a>«c»</a>"),
-        (
-            "<a>Home</a> <span>/</span> <a>Tom's</a><!-- c -->",
-            "<a>«Home»</a> <span>/</span> <a>«Tom's»</a><!-- c -->",
-        ),
-        ("© 2024 Tom | <a>Terms</a>", "«© 2024 Tom» | <a>«Terms»</a>"),
+    pairs(
+        "<p><a>«Home»</a> › <a>«Products»</a> &raquo; <a>«Shoes»</a></p>",
+        "<p>«You are here:» <a>«Home»</a> &gt; <b>«Big shoes»</b> / «Red»</p>",
+        "<nav><a>«Home»</a> <a>«About us»</a></nav>",
+        "<nav><a>«Home»</a><a>«us»</a></nav>",
+        "«Tags:» <a>«red»</a>, <a>«blue»</a>",
+        "<a><span>«4 stars»</span> <span>«Rated by 2»</span></a>",
+        "<i></i><a>«Home»</a> | <a>«c»</a>",
+        "<a>«Home»</a> <span>/</span> <a>«Tom's»</a><!-- c -->",
+        "«© 2024 Tom» | <a>«Terms»</a>",
         # Sentences.
         ("See <a>a</a> | <a>b</a>.", "«See a | b.»"),
         ("<a>Tom</a>, <a>Ann</a> and <a>Jim</a>", "«Tom, Ann and Jim»"),
@@ -52,7 +40,7 @@ from .marking import in_capitals, marked, passages_of, sent
         ("<span>Th</span><span>E</span>", "«ThE»"),
         ("AC/<a>DC</a> and <b>he</b>/<b>she</b>", "«AC/DC and he/she»"),
         ("<a>a</a>: b", "«a: b»"),
-    ],
+    ),
 )
 def test_a_menu_is_texts_and_a_sentence_is_one(text: str, expected: str) -> None:
     texts = [each.text for each in passages_of(Format.HTML, text) if each.has_words]
@@ -63,61 +51,40 @@ def test_a_menu_is_texts_and_a_sentence_is_one(text: str, expected: str) -> None
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        (
-            '<img src="a.png" alt="A red dog" title=\'Tom\'>',
-            '<img src="a.png" alt="A RED DOG" title=\'TOM\'>',
-        ),
+    capital_pairs(
+        '<img src="a.png" alt="A «red dog»" title=\'«Tom»\'>',
         ("<img alt=dog src=a><b title=12>", '<img alt="DOG" src=a><b title=12>'),
+        '<p>«See» <img alt="«a dog»"> «and» <a href="x" title="«a page»">«this»</a> «now».</p>',
+        '<a aria-label="«Close»"><i></i> ×</a>',
+        '<a title="«a»"><b title="«c»">«d»</b></a>',
+        '<input type=submit value="«Send it»"><input value="me"><INPUT TYPE="Button" VALUE="«a»">',
+        '<textarea placeholder="«Write»">b</textarea><pre title="«code»">c</pre>',
+        '<optgroup label="«Cars»"><option label="«One»">«a»</optgroup>',
         (
-            '<p>See <img alt="a dog"> and <a href="x" title="a page">this</a> now.</p>',
-            '<p>SEE <img alt="A DOG"> AND <a href="x" title="A PAGE">THIS</a> NOW.</p>',
+            '<meta name="Description" content="A «page»"><meta property=og:title '
+            'content="«a b»"><meta name="author" content="Tom"><title>«a»</title>'
         ),
-        ('<a aria-label="Close"><i></i> ×</a>', '<a aria-label="CLOSE"><i></i> ×</a>'),
-        ('<a title="a"><b title="c">d</b></a>', '<a title="A"><b title="C">D</b></a>'),
-        (
-            '<input type=submit value="Send it"><input value="me"><INPUT TYPE="Button" VALUE="a">',
-            '<input type=submit value="SEND IT"><input value="me"><INPUT TYPE="Button" VALUE="A">',
-        ),
-        (
-            '<textarea placeholder="Write">b</textarea><pre title="code">c</pre>',
-            '<textarea placeholder="WRITE">b</textarea><pre title="CODE">c</pre>',
-        ),
-        (
-            '<optgroup label="Cars"><option label="One">a</optgroup>',
-            '<optgroup label="CARS"><option label="ONE">A</optgroup>',
-        ),
-        (
-            '<meta name="Description" content="A page"><meta property=og:title content="a b">'
-            '<meta name="author" content="Tom"><title>a</title>',
-            '<meta name="Description" content="A PAGE"><meta property=og:title content="A B">'
-            '<meta name="author" content="Tom"><title>A</title>',
-        ),
+        # What a program fills in stays.
+        '<p {% if a == "b" %}class="c"{% endif %}>«d» {{< e "f" >}} «g»</p>',
+        '<a href="{{ h "i" }}" title="{{ j }}" aria-label="«k»">«l» <%= m > n %></a>{{ o }}{% p %}',
         # What is marked stays, and its attributes.
-        ('<p translate=no title="a"><img alt="b"></p><p title="c"></p>',
-         '<p translate=no title="a"><img alt="b"></p><p title="C"></p>'),
-        ('<img translate="no" alt="b"> a', '<img translate="no" alt="b"> A'),
-        ('a <code title="b">x</code> c', 'A <code title="B">x</code> C'),
-        ("<p title=\"a\" title=\"b\" data-title='c' x='title=\"y\"'>",
-         "<p title=\"A\" title=\"b\" data-title='c' x='title=\"y\"'>"),
-    ],
-)  # fmt: skip
+        '<p translate=no title="a"><img alt="b"></p><p title="«c»"></p>',
+        '<img translate="no" alt="b"> «a»',
+        '«a» <code title="«b»">x</code> «c»',
+        '<p title="«a»" title="b" data-title=\'c\' x=\'title="y"\'>',
+    ),
+)
 def test_attributes_that_are_texts(text: str, expected: str) -> None:
-    passages = passages_of(Format.HTML, text)
-    assert in_capitals(passages) == expected
+    assert in_capitals(passages_of(Format.HTML, text)) == expected
 
 
 def test_attributes_of_xhtml() -> None:
-    text = (
-        "<html><p title='a'>See <img alt='\"b\" &lt; c'/> <b title='d'><i>e</i></b> f</p>"
-        '<textarea placeholder="g">h</textarea><code title="i">j</code><a title="k"></a></html>'
+    [(text, expected)] = capital_pairs(
+        "<html><p title='«a»'>«See» <img alt='\"«b»\" &lt; «c»'/> <b title='«d»'><i>«e»</i></b> «f»"
+        '</p><textarea placeholder="«g»">h</textarea><code title="i">j</code><a title="«k»"></a>'
+        "</html>"
     )
-    expected = (
-        "<html><p title='A'>SEE <img alt='\"B\" &lt; C'/> <b title='D'><i>E</i></b> F</p>"
-        '<textarea placeholder="G">h</textarea><code title="i">j</code><a title="K"></a></html>'
-    )
-    passages = passages_of(Format.EPUB, text)
-    assert in_capitals(passages) == expected
+    assert in_capitals(passages_of(Format.EPUB, text)) == expected
 
 
 @given(st.text("ab \"'&<>\n"), st.sampled_from("\"'"))

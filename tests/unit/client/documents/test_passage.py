@@ -27,23 +27,23 @@ from seqserve.errors import OptionError
 from seqserve.responses import result_of
 from seqserve.v1 import generation_pb2
 
-from .marking import ANY_TEXT, CUE, marked, passages_of, sent
+from .marking import ANY_TEXT, CUE, marked, pairs, passages_of, sent
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("", ""),
-        ("a", "«a»"),
-        ("\n\na b\r\n \t\r\nc\n", "\n\n«a b»\r\n \t\r\n«c»\n"),
+    pairs(
+        "",
+        "«a»",
+        "\n\n«a b»\r\n \t\r\n«c»\n",
         # The times of a transcript stay.
-        ("[00:00 --> 00:02] Hello.\n", "[00:00 --> 00:02] «Hello.»\n"),
-        ("[00:00.000 --> 00:02.500]  Hello.", "[00:00.000 --> 00:02.500]  «Hello.»"),
-        ("00:00:01,5 --> 00:00:02,5 Hello.", "00:00:01,5 --> 00:00:02,5 «Hello.»"),
-        (" [01:02:03] Hello.", " [01:02:03] «Hello.»"),
-        ("12:30 is noon, nearly", "«12:30 is noon, nearly»"),
-        ("[1] Smith", "«[1] Smith»"),
-    ],
+        "[00:00 --> 00:02] «Hello.»\n",
+        "[00:00.000 --> 00:02.500]  «Hello.»",
+        "00:00:01,5 --> 00:00:02,5 «Hello.»",
+        " [01:02:03] «Hello.»",
+        "«12:30 is noon, nearly»",
+        "«[1] Smith»",
+    ),
 )
 def test_plain_text(text: str, expected: str) -> None:
     assert marked(Format.TEXT, text) == expected
@@ -51,12 +51,12 @@ def test_plain_text(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
+    pairs(
         ("a\ndark night. \r\n\r\nAnd\nso.\n", "«a dark night. »\r\n\r\n«And so.»\n"),
         ("a\n\n b\nc", "«a»\n\n« b c»"),
-        ("\n1\n2\n\n3\n", "\n1\n2\n\n3\n"),
+        "\n1\n2\n\n3\n",
         ("[0:01] a\nb\n[0:02] c\n\n", "[0:01] «a b»\n[0:02] «c»\n\n"),
-    ],
+    ),
 )
 def test_paragraphs_of_plain_text(text: str, expected: str) -> None:
     assert marked(Format.TEXT, text, joins_lines=True) == expected
@@ -74,25 +74,25 @@ def test_lines_are_passages_as_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
+    pairs(
         ("# Title #\n\nSome\ntext.\n", "# «Title» #\n\n«Some text.»\n"),
-        ("Title\n=====\r\n\r\nText.", "«Title»\n=====\r\n\r\n«Text.»"),
+        "«Title»\n=====\r\n\r\n«Text.»",
         (
             "> one\n> two\n\n- item\n  more\n\n  1. sub\n",
             "> «one two»\n\n- «item more»\n\n  1. «sub»\n",
         ),
-        ("```\ncode\n```\n\n    indented\n", "```\ncode\n```\n\n    indented\n"),
-        ("---\nslug: x\n---\nText.\n", "---\nslug: x\n---\n«Text.»\n"),
-        ("| a | a |\n|---|---|\n| b | c |\n", "| «a» | «a» |\n|---|---|\n| «b» | «c» |\n"),
-        ('See [the a](a.md "t") a.', '«See» [«the a»](a.md "«t»") «a.»'),
-        ("So *very* **good** `code` it", "«So» *«very»* **«good»** `code` «it»"),
-        ("a snake_case and 2 * 3 stay", "«a snake_case and 2 * 3 stay»"),
-        ("![alt](i.png) <b>bold</b> <http://x.y>", "![«alt»](i.png) <b>«bold»</b> <http://x.y>"),
-        ("one  \ntwo\\\nthree\n", "«one»  \n«two»\\\n«three»\n"),
-        ("<div>\nraw\n</div>\n\n[a]: http://x\n", "<div>\n«raw»\n</div>\n\n[a]: http://x\n"),
-        ("- [ ] do\n- [x] done\n", "- [ ] «do»\n- [x] «done»\n"),
-        ("***\n\n1. 2\n", "***\n\n1. 2\n"),
-    ],
+        "```\ncode\n```\n\n    indented\n",
+        "---\nslug: x\n---\n«Text.»\n",
+        "| «a» | «a» |\n|---|---|\n| «b» | «c» |\n",
+        '«See» [«the a»](a.md "«t»") «a.»',
+        "«So» *«very»* **«good»** `code` «it»",
+        "«a snake_case and 2 * 3 stay»",
+        "![«alt»](i.png) <b>«bold»</b> <http://x.y>",
+        "«one»  \n«two»\\\n«three»\n",
+        "<div>\n«raw»\n</div>\n\n[a]: http://x\n",
+        "- [ ] «do»\n- [x] «done»\n",
+        "***\n\n1. 2\n",
+    ),
 )
 def test_markdown(text: str, expected: str) -> None:
     assert marked(Format.MARKDOWN, text) == expected
@@ -161,9 +161,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "text", "reason"), REFUSED, ids=lambda each: str(each)[:30])
-def test_what_is_not_in_its_format_is_refused_with_its_line(
-    kind: Format, text: str, reason: str
-) -> None:
+def test_what_is_not_in_its_format_is_refused_by_line(kind: Format, text: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         passages_of(kind, text)
 
@@ -239,25 +237,24 @@ def response(text: str) -> generation_pb2.GenerateResponse:
     return generation_pb2.GenerateResponse(hypotheses=[generation_pb2.Hypothesis(text=text)])
 
 
+def alignment(*links: Link) -> generation_pb2.Alignment:
+    begins, ends, target_begins, target_ends = zip(*links, strict=True)
+    return generation_pb2.Alignment(
+        source_begins=begins, source_ends=ends, target_begins=target_begins, target_ends=target_ends
+    )
+
+
 def test_the_alignment_of_an_undivided_text_is_its_own() -> None:
     message = response("Der Hund")
-    alignment = message.hypotheses[0].alignment
-    alignment.source_begins.extend([0, 4])
-    alignment.source_ends.extend([3, 7])
-    alignment.target_begins.extend([0, 4])
-    alignment.target_ends.extend([3, 8])
     links = (Link(0, 3, 0, 3), Link(4, 7, 4, 8))
+    message.hypotheses[0].alignment.CopyFrom(alignment(*links))
     assert translation_of(result_of(message)) == ("Der Hund", links, ())
 
 
 def test_alignments_of_segments_count_from_the_whole_text() -> None:
     message = response("Ja. ☺ ")
     answered = message.segments.add(source_begin=0, source_end=4, target_begin=0, target_end=3)
-    alignment = answered.hypotheses.add(text="Ja.").alignment
-    alignment.source_begins.append(0)
-    alignment.source_ends.append(3)
-    alignment.target_begins.append(0)
-    alignment.target_ends.append(2)
+    answered.hypotheses.add(text="Ja.", alignment=alignment(Link(0, 3, 0, 2)))
     message.segments.add(source_begin=5, source_end=6, target_begin=4, target_end=5)
     # What no model reads is in the text as it is.
     links = (Link(0, 3, 0, 2), Link(5, 6, 4, 5))

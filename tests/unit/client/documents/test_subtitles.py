@@ -10,35 +10,32 @@ from hypothesis import strategies as st
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Translation
 
-from .marking import CUE, aligned, marked, passages_of, sent, written
+from .marking import CUE, aligned, marked, pairs, passages_of, sent, written
 
 VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:02.000 line:1\n"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        (f"{CUE}one two\r\n\r\n{CUE}three", f"{CUE}«one two»\r\n\r\n{CUE}«three»"),
+    pairs(
+        f"{CUE}«one two»\r\n\r\n{CUE}«three»",
         (f"{CUE}one\r\ntwo three\r\n", f"{CUE}«one two\r\nthree»\r\n"),
-        (f"{CUE}- one\r\n- two\r\n", f"{CUE}- «one»\r\n- «two»\r\n"),
-        (f"{CUE}>> one\r\n>>> two > 1", f"{CUE}>> «one»\r\n>>> «two > 1»"),
-        (f"{VTT}&gt;&gt; one\n<i>&gt;&gt;two", f"{VTT}&gt;&gt; «one»\n<i>&gt;&gt;«two»"),
-        (f"{CUE}<i>one</i> {{\\an8}}two\n", f"{CUE}<i>«one»</i> {{\\an8}}«two»\n"),
-        (
-            f"{CUE}one\r\n\r\ntwo\r\n \r\n{CUE}three",
-            f"{CUE}«one»\r\n\r\n«two»\r\n \r\n{CUE}«three»",
-        ),
-        (f"{CUE}one\r\n{CUE}two", f"{CUE}«one»\r\n{CUE}«two»"),
-        (f"{CUE}one\r\n42\r\n\r\n{CUE}two", f"{CUE}«one\r\n42»\r\n\r\n{CUE}«two»"),
-        (f"{CUE}- one\r\ntwo\r\n- three", f"{CUE}- «one\r\ntwo»\r\n- «three»"),
-        (f"{CUE}<i>- one</i>\r\n<i>- two</i>", f"{CUE}<i>- «one»</i>\r\n<i>- «two»</i>"),
-        (f"{CUE}\r\n{CUE}one", f"{CUE}\r\n{CUE}«one»"),
-        (f"{CUE}[one]\r\n(two) A: b\r\n", f"{CUE}«[one]»\r\n«(two) A: b»\r\n"),
-        (f"{CUE}♪ one ♪\r\n<i>♪ two ♪</i>\r\n", f"{CUE}«♪ one ♪»\r\n<i>«♪ two ♪»</i>\r\n"),
+        f"{CUE}- «one»\r\n- «two»\r\n",
+        f"{CUE}>> «one»\r\n>>> «two > 1»",
+        f"{VTT}&gt;&gt; «one»\n<i>&gt;&gt;«two»",
+        f"{CUE}<i>«one»</i> {{\\an8}}«two»\n",
+        f"{CUE}«one»\r\n\r\n«two»\r\n \r\n{CUE}«three»",
+        f"{CUE}«one»\r\n{CUE}«two»",
+        f"{CUE}«one\r\n42»\r\n\r\n{CUE}«two»",
+        f"{CUE}- «one\r\ntwo»\r\n- «three»",
+        f"{CUE}<i>- «one»</i>\r\n<i>- «two»</i>",
+        f"{CUE}\r\n{CUE}«one»",
+        f"{CUE}«[one]»\r\n«(two) A: b»\r\n",
+        f"{CUE}«♪ one ♪»\r\n<i>«♪ two ♪»</i>\r\n",
         (f"{CUE}one\\Ntwo three\n", f"{CUE}«one two\\Nthree»\n"),
-        (f"{CUE}one\\Ntwo\nthree {{\\i1}}4\n", f"{CUE}«one\\Ntwo\nthree» {{\\i1}}4\n"),
-        (f"{VTT}<v Tom>so\n", f"{VTT}<v Tom>«so»\n"),
-    ],
+        f"{CUE}«one\\Ntwo\nthree» {{\\i1}}4\n",
+        f"{VTT}<v Tom>«so»\n",
+    ),
 )
 def test_subtitles(text: str, expected: str) -> None:
     assert marked(Format.SRT, text) == expected
@@ -76,16 +73,12 @@ def test_a_dash_within_a_speech_begins_no_line() -> None:
     assert target == "ONE - TWO\nTHREE"
 
 
-def test_times_within_a_cue_of_webvtt_are_behind_the_word_that_they_followed() -> None:
-    text = "WEBVTT\n\n00:01.000 --> 00:02.000\nso <00:01.500>what &lt;is it\n"
-    passages = passages_of(Format.VTT, text)
-    assert sent(passages) == ["so what <is it"]
-    assert written(passages) == text
-
-
-def test_times_within_a_cue_grow_wherever_the_words_go() -> None:
-    text = "WEBVTT\n\n00:01.000 --> 00:02.000\na <00:01.400>red <00:01.500>car\n"
-    [passage, *_] = passages_of(Format.VTT, text)
+def test_times_within_a_cue_of_webvtt_are_behind_their_word_and_grow() -> None:
+    head = "WEBVTT\n\n00:01.000 --> 00:02.000\n"
+    passages = passages_of(Format.VTT, text := f"{head}so <00:01.500>what &lt;is it\n")
+    assert sent(passages) == ["so what <is it"] and written(passages) == text
+    [passage, *_] = passages_of(Format.VTT, f"{head}a <00:01.400>red <00:01.500>car\n")
+    # Wherever the words go.
     target = passage.written(aligned(passage, "CAR RED A", "car red a"))
     assert re.findall("<[^>]+>", target) == ["<00:01.400>", "<00:01.500>"]
 
@@ -100,9 +93,7 @@ LINES += ["00:01.000 --> 00:02.000 line:1", "00:00:01,000 --> 00:00:02,000"]
     st.lists(st.sampled_from(LINES)),
     st.sampled_from(["\n", "\r\n", "\r"]),
 )
-def test_times_stay_and_all_text_of_a_cue_is_translated(
-    head: str, lines: list[str], end: str
-) -> None:
+def test_times_stay_and_all_of_a_cue_is_translated(head: str, lines: list[str], end: str) -> None:
     text = (head + "".join(f"{line}\n" for line in lines)).replace("\n", end)
     passages = passages_of(Format.SRT, text)
     numbers = [each.line for each in passages]

@@ -11,24 +11,24 @@ from hypothesis import strategies as st
 from seqserve.documents.formats import Format
 from seqserve.documents.passage import Translation
 
-from .marking import marked, passages_of, written
+from .marking import marked, pairs, passages_of, written
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("id,text\n1,a b\n2,c\n", "id,text\n1,«a b»\n2,«c»\n"),
-        ('"text";id\r\n"a";"1"\r\nb;"2"', '"text";id\r\n"«a»";"1"\r\n«b»;"2"'),
-        ("id\ttext\r1\ta, b\r\r", "id\ttext\r1\t«a, b»\r\r"),
-        ('id|text\n1|"a ""b""\nc"\n2|d "e"\n', 'id|text\n1|"«a ""b""\nc»"\n2|«d "e"»\n'),
-        ('text\n"%s, {n}"\n\n12\n', 'text\n"%s, {n}"\n\n12\n'),
-        ("id,text\n1\n2,a,b\n", "id,text\n1\n2,«a»,b\n"),
-        ('text\n"<a href=""x"">b</a> c"\n', 'text\n"<a href=""x"">«b»</a> «c»"\n'),
-        ('text\tid\n"a" b\t1\n"c\t2\n"d"\t3', 'text\tid\n«"a" b»\t1\n«"c»\t2\n"«d»"\t3'),
-        ("text", "text"),
-        ("sep=;\r\nid;text\r\n1;a, b\r\n", "sep=;\r\nid;text\r\n1;«a, b»\r\n"),
-        ('"sep=!"\ntext!id\na!b\n', '"sep=!"\ntext!id\n«a»!b\n'),
-    ],
+    pairs(
+        "id,text\n1,«a b»\n2,«c»\n",
+        '"text";id\r\n"«a»";"1"\r\n«b»;"2"',
+        "id\ttext\r1\t«a, b»\r\r",
+        'id|text\n1|"«a ""b""\nc»"\n2|«d "e"»\n',
+        'text\n"%s, {n}"\n\n12\n',
+        "id,text\n1\n2,«a»,b\n",
+        'text\n"<a href=""x"">«b»</a> «c»"\n',
+        'text\tid\n«"a" b»\t1\n«"c»\t2\n"«d»"\t3',
+        "text",
+        "sep=;\r\nid;text\r\n1;«a, b»\r\n",
+        '"sep=!"\ntext!id\n«a»!b\n',
+    ),
 )
 def test_a_column(text: str, expected: str) -> None:
     assert marked(Format.CSV, text) == expected

@@ -2,7 +2,9 @@ import math
 import statistics
 import subprocess
 import sys
+from functools import partial
 from itertools import islice, pairwise
+from typing import Any
 
 import pytest
 
@@ -22,9 +24,19 @@ from seqserve.processes import Share
 SOURCES = ["one", "two", "three"]
 
 
-def gaps_of(burstiness: float) -> list[float]:
+@pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
+def test_gaps_have_the_mean_of_the_rate_and_vary_by_burstiness(burstiness: float) -> None:
     arrivals = islice(random_arrivals(100.0, SOURCES, 1, burstiness), 20_000)
-    return [later.due_s - earlier.due_s for earlier, later in pairwise(arrivals)]
+    gaps = [later.due_s - earlier.due_s for earlier, later in pairwise(arrivals)]
+    assert statistics.fmean(gaps) == pytest.approx(0.01, rel=0.05)
+    assert statistics.stdev(gaps) == pytest.approx(0.01 / math.sqrt(burstiness), rel=0.05)
+
+
+def test_all_at_once_and_by_a_trace() -> None:
+    arrivals = within(random_arrivals(math.inf, SOURCES, 1), count=3)
+    assert [arrival.due_s for arrival in arrivals] == [0.0, 0.0, 0.0]
+    assert [*traced_arrivals([0.0, 0.5], ["a"], 1)] == [Arrival(0.0, "a"), Arrival(0.5, "a")]
+    assert moments_of(["1700000000.5\n", "\n", "1700000000.5", "1700000002"], "f") == [0, 0, 1.5]
 
 
 def test_same_seed_same_arrivals() -> None:
@@ -36,30 +48,11 @@ def test_same_seed_same_arrivals() -> None:
     assert {arrival.source for arrival in first} == {*SOURCES}
 
 
-@pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
-def test_gaps_have_the_mean_of_the_rate_and_vary_by_burstiness(burstiness: float) -> None:
-    gaps = gaps_of(burstiness)
-    assert statistics.fmean(gaps) == pytest.approx(0.01, rel=0.05)
-    assert statistics.stdev(gaps) == pytest.approx(0.01 / math.sqrt(burstiness), rel=0.05)
-
-
-def test_all_at_once() -> None:
-    arrivals = within(random_arrivals(math.inf, SOURCES, 1), count=3)
-    assert [arrival.due_s for arrival in arrivals] == [0.0, 0.0, 0.0]
-
-
-def test_a_trace_gets_texts() -> None:
-    assert [*traced_arrivals([0.0, 0.5], ["a"], 1)] == [Arrival(0.0, "a"), Arrival(0.5, "a")]
-
-
-def test_sources_of_a_time_or_a_count() -> None:
+def test_sources_of_a_time_or_a_count_and_shares_of_a_number() -> None:
     first, second = (draw_for(SOURCES, 30.0, 1) for _ in range(2))
     assert [*islice(first, 20)] == [*islice(second, 20)]
     assert list(draw_for(["a"], 0.0, 1)) == []
     assert list(draw_for(["a"], None, 1, 2)) == ["a", "a"]
-
-
-def test_shares_of_a_number_add_up() -> None:
     assert [Share(index, 3).of(8) for index in range(3)] == [3, 3, 2]
 
 
@@ -83,40 +76,28 @@ def test_load_needs_no_torch_and_no_server() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+texts = partial(texts_of, is_json=True)
+
+
 def test_lines_and_json() -> None:
     assert texts_of(["a b\n", "\n", " c "], "f", is_json=False) == ["a b", "c"]
-    lines = ['{"prompt": "a", "output_tokens": 3}\n', '{"source": "b"}']
-    assert texts_of(lines, "f", is_json=True) == ["a", "b"]
+    assert texts(['{"prompt": "a", "output_tokens": 3}\n', '{"source": "b"}'], "f") == ["a", "b"]
 
 
 @pytest.mark.parametrize(
-    ("lines", "reason"),
+    ("read", "lines", "reason"),
     [
-        (["\n"], "f: has no text"),
-        (['{"prompt": "a"}', "b"], "f: line 2 is not JSON"),
-        (['{"prompt": " "}'], "f: line 1 has no text in 'prompt' or 'source'"),
-        (["[]"], "f: line 1 has no text in 'prompt' or 'source'"),
+        (texts, ["\n"], "f: has no text"),
+        (texts, ['{"prompt": "a"}', "b"], "f: line 2 is not JSON"),
+        (texts, ['{"prompt": " "}'], "f: line 1 has no text in 'prompt' or 'source'"),
+        (texts, ["[]"], "f: line 1 has no text in 'prompt' or 'source'"),
+        (moments_of, [], "f: has no moment"),
+        (moments_of, ["1", "x"], "f: line 2: 'x' is not a number of seconds"),
+        (moments_of, ["2", "1"], "f: line 2: 1 is not in order"),
+        (moments_of, ["nan"], "f: line 1: nan is not in order"),
+        (moments_of, ["1", "inf"], "f: line 2: inf is not in order"),
     ],
 )
-def test_texts_that_are_none(lines: list[str], reason: str) -> None:
+def test_texts_and_moments_that_are_none(read: Any, lines: list[str], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
-        texts_of(lines, "f", is_json=True)
-
-
-def test_moments_begin_at_zero() -> None:
-    assert moments_of(["1700000000.5\n", "\n", "1700000000.5", "1700000002"], "f") == [0, 0, 1.5]
-
-
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        ([], "f: has no moment"),
-        (["1", "x"], "f: line 2: 'x' is not a number of seconds"),
-        (["2", "1"], "f: line 2: 1 is not in order"),
-        (["nan"], "f: line 1: nan is not in order"),
-        (["1", "inf"], "f: line 2: inf is not in order"),
-    ],
-)
-def test_moments_that_are_none(lines: list[str], reason: str) -> None:
-    with pytest.raises(OptionError, match=reason):
-        moments_of(lines, "f")
+        read(lines, "f")

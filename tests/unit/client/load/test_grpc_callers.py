@@ -137,13 +137,10 @@ async def test_an_error_is_told_and_not_tried_again(peer: Peer, streamed: bool, 
     assert len(peer.requests) == 1
 
 
-async def test_another_process_can_call(peer: Peer) -> None:
+async def test_another_process_can_call_and_a_model_that_is_not_there(peer: Peer) -> None:
     caller: OpenInferenceCaller = pickle.loads(pickle.dumps(caller_of(peer)))
     async with caller:
         assert not (await caller.send("a", 60.0)).error
-
-
-async def test_a_model_that_is_not_there(peer: Peer) -> None:
     with pytest.raises(NotFound, match="no model other"):
         await caller_of(peer, model="other").__aenter__()
 
@@ -159,21 +156,10 @@ async def test_which_input_takes_the_text(peer: Peer) -> None:
 
 
 def test_options_become_parameters() -> None:
-    request = generate_request(
-        "",
-        beam_size=2,
-        length_penalty=0.5,
-        disable_unk=True,
-        suppress_sequences=[["a", "b"]],
-        keep=["ü"],
-    )
-    assert parameters_of(request.options) == {
-        "beam_size": 2,
-        "length_penalty": 0.5,
-        "disable_unk": True,
-        "suppress_sequences": '[{"tokens": ["a", "b"]}]',
-        "keep": '["ü"]',
-    }
+    numbers = {"beam_size": 2, "length_penalty": 0.5, "disable_unk": True}
+    request = generate_request("", **numbers, suppress_sequences=[["a", "b"]], keep=["ü"])
+    lists = {"suppress_sequences": '[{"tokens": ["a", "b"]}]', "keep": '["ü"]'}
+    assert parameters_of(request.options) == numbers | lists
 
 
 REQUEST = generate_request("", model="m", beam_size=2)
@@ -211,9 +197,7 @@ async def test_an_error_of_ours_is_told_once(server: FakeServer, streamed: bool)
 
 
 @pytest.mark.parametrize("connections", [1, 3])
-async def test_the_connections_of_a_load_are_there_before_it(
-    server: FakeServer, connections: int
-) -> None:
+async def test_connections_of_a_load_are_there_before(server: FakeServer, connections: int) -> None:
     caller = GrpcCaller(server.target, REQUEST, connections=connections)
     async with caller:
         assert connections_to(server.target) == connections
@@ -229,12 +213,9 @@ async def test_connections_of_a_load_grow_by_themselves(server: FakeServer) -> N
         await eventually(lambda: connections_to(server.target) == 2)
 
 
-async def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_is_away_or_gets_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_callers, "_CONNECT_S", 0.05)
     with pytest.raises(Unreachable, match=r"no connection to localhost:1 within 0\.05 s"):
         await grpc_caller_of("localhost:1").__aenter__()
-
-
-async def test_a_token_does_not_cross_the_network_in_clear() -> None:
     with pytest.raises(OptionError, match="in clear"):
         await grpc_caller_of("example.com:1", token="secret").__aenter__()

@@ -124,9 +124,7 @@ async def test_closed_loop_keeps_its_number_in_flight(address: str, servicer: Sl
 
 
 @pytest.mark.slow
-async def test_open_loop_with_a_limit_waits_and_the_wait_counts(
-    address: str, servicer: SlowServicer
-) -> None:
+async def test_open_loop_with_a_limit_counts_its_wait(address: str, servicer: SlowServicer) -> None:
     ended: list[Answer] = []
     # So long that a busy machine makes nothing as late.
     pause_s = 2.0

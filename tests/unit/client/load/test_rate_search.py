@@ -22,18 +22,12 @@ def test_it_ends_close_below_the_capacity(capacity: float, first: float) -> None
     assert all(tries[probe.rate_per_s] == 2 - probe.holds for probe in probes)
 
 
-def test_no_rate_holds() -> None:
+def test_no_rate_holds_or_every_one() -> None:
     probes = highest_rate(lambda rate: Probe(rate, math.inf, False), 16.0)
-    assert best_of(probes) is None
-    assert len(probes) < 24
-
-
-def test_every_rate_holds() -> None:
+    assert best_of(probes) is None and len(probes) < 24
     probes = highest_rate(lambda rate: Probe(rate, 1.0, True), 16.0)
     assert best_of(probes) == probes[-1]
-
-
-def test_a_rate_above_a_broken_one_does_not_count() -> None:
+    # One above a broken one does not count.
     probes = [Probe(1.0, 1.0, True), Probe(2.0, 9.0, False), Probe(3.0, 1.0, True)]
     assert best_of(probes) == probes[0]
 

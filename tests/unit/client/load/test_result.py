@@ -6,8 +6,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from seqserve.load import Answer
+from seqserve.load import Answer, percentile
 from seqserve.load.load import Sent
 from seqserve.load.page import Axis, page
 from seqserve.load.rate_search import Probe
@@ -19,16 +21,9 @@ SETTINGS = {"date": "today", "target": "<host>:1", "request_rate": 10.0, "stream
 
 
 def served(due_s: float, total_s: float, late_s: float = 0.0) -> Answer:
-    return Answer(
-        due_s=due_s,
-        late_s=late_s,
-        sent_s=late_s,
-        first_s=total_s / 2,
-        total_s=total_s,
-        gaps_s=(0.01, 0.03),
-        tokens=3,
-        source_tokens=5,
-    )
+    times = {"due_s": due_s, "late_s": late_s, "sent_s": late_s, "total_s": total_s}
+    facts: dict[str, Any] = {"gaps_s": (0.01, 0.03), "tokens": 3, "source_tokens": 5}
+    return Answer(first_s=total_s / 2, **times, **facts)
 
 
 def failed(due_s: float, error: str, details: str = "") -> Answer:
@@ -49,30 +44,31 @@ def result(answers: list[Answer] = ANSWERS, cpu_share: float = 0.2, **goodput: f
     return result_of(sent, settings, seconds=10.0, streamed=True, goodput=goodput)
 
 
-def test_keys_and_counts() -> None:
+def test_keys_and_counts_and_times_of_what_was_answered() -> None:
     facts = result()
     assert json.loads(json_line(facts)) == facts
-    assert facts["duration"] == pytest.approx(10.3)
-    counts = {name: facts[name] for name in ("completed", "failed", "refused")}
-    assert counts == {"completed": 100, "failed": 3, "refused": 2}
-    assert facts["request_throughput"] == pytest.approx(100 / 10.3)
-    assert facts["total_output_tokens"] == 300
-    assert facts["total_token_throughput"] == pytest.approx(800 / 10.3)
-    assert facts["generator_cpu_us_per_request"] == pytest.approx(100.0)
+    expected = {
+        "duration": 10.3,
+        "completed": 100,
+        "failed": 3,
+        "refused": 2,
+        "request_throughput": 100 / 10.3,
+        "total_output_tokens": 300,
+        "total_token_throughput": 800 / 10.3,
+        "generator_cpu_us_per_request": 100.0,
+        "mean_e2el_ms": 130.0,
+        "median_e2el_ms": 100.0,
+        "p99_e2el_ms": 400.0,
+        "max_e2el_ms": 400.0,
+        "median_ttft_ms": 50.0,
+        "median_tpot_ms": 25.0,
+        "mean_itl_ms": 20.0,
+        "std_itl_ms": 10.0,
+    }
+    assert {name: facts[name] for name in expected} == pytest.approx(expected)
     assert facts["error_counts"] == {"RESOURCE_EXHAUSTED": 1, "HTTP 429": 1, "INTERNAL": 1}
     assert facts["error_examples"]["RESOURCE_EXHAUSTED"] == "the queue is full"
     assert len(facts["error_examples"]["INTERNAL"]) == 120
-
-
-def test_times_are_of_what_was_answered() -> None:
-    facts = result()
-    assert facts["mean_e2el_ms"] == pytest.approx(130.0)
-    assert facts["median_e2el_ms"] == pytest.approx(100.0)
-    assert facts["p99_e2el_ms"] == facts["max_e2el_ms"] == pytest.approx(400.0)
-    assert facts["median_ttft_ms"] == pytest.approx(50.0)
-    assert facts["median_tpot_ms"] == pytest.approx(25.0)
-    assert facts["mean_itl_ms"] == pytest.approx(20.0)
-    assert facts["std_itl_ms"] == pytest.approx(10.0)
 
 
 def test_goodput_counts_what_keeps_every_limit() -> None:
@@ -117,9 +113,7 @@ def test_details_of_every_request() -> None:
         (0.02, 0.95, ["late by 20.0 ms (p99)", "busy for 95%"]),
     ],
 )
-def test_a_late_or_busy_generator_is_told(
-    late_s: float, cpu_share: float, words: list[str]
-) -> None:
+def test_a_late_or_busy_sender_is_told(late_s: float, cpu_share: float, words: list[str]) -> None:
     facts = result([served(0.0, 0.1, late_s)] * 100, cpu_share)
     assert facts["max_lateness_ms"] == pytest.approx(1e3 * late_s)
     faults = warnings_of(facts)
@@ -187,3 +181,22 @@ def test_page_stands_alone_and_is_well_formed() -> None:
 def test_marks_of_an_axis(axis: Axis, names: list[str]) -> None:
     assert [name for _, name in axis.marks()] == names
     assert all(0.0 <= axis.share(value) <= 1.0 for value, _ in axis.marks())
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1.0))
+def test_its_share_is_at_or_below_a_percentile(values: list[float], share: float) -> None:
+    bound = percentile(values, share)
+    assert bound in values
+    assert sum(value <= bound for value in values) >= share * len(values) * (1 - 1e-9)
+    assert sum(value < bound for value in values) < max(1.0, share * len(values))
+
+
+def test_percentiles() -> None:
+    values = [float(number) for number in range(100, 0, -1)]
+    assert [percentile(values, share) for share in (0.0, 0.5, 0.9, 0.99, 1.0)] == [
+        1,
+        50,
+        90,
+        99,
+        100,
+    ]

@@ -90,17 +90,12 @@ def test_one_connection_stays_one() -> None:
     assert set(numbers(balancer.places(3 * BUSY))) == {0} and balancer.opened == 1
 
 
-def test_large_calls_count_more() -> None:
-    balancer = Numbered(8)
-    balancer.places(2, work=BUSY // 2)
-    assert balancer.opened == 2
-
-
-def test_several_servers_share_the_work_of_a_connection() -> None:
-    balancer = Numbered(8, servers=3)
-    balancer.places(3 * BUSY - 1)
+@pytest.mark.parametrize(("servers", "work"), [(1, BUSY // 2), (3, 1)])
+def test_large_calls_count_more_and_several_servers_share_the_work(servers: int, work: int) -> None:
+    balancer = Numbered(8, servers)
+    balancer.places(servers * BUSY // work - 1, work)
     assert balancer.opened == 1
-    balancer.place()
+    balancer.place(work)
     assert balancer.opened == 2
 
 
@@ -141,35 +136,29 @@ def test_a_connection_of_a_failed_call_is_avoided_for_a_while(error: CallError) 
     assert set(numbers(balancer.places(3))) == {1}
 
 
-def test_it_is_avoided_until_the_retry_that_the_server_asks_for() -> None:
-    balancer, _ = two()
-    balancer.place().failed(Unavailable("UNAVAILABLE", "loading", retry_after_s=5.0))
-    balancer.time.now_s += 5.5
-    assert numbers(balancer.places(1)) == [0]
-
-
-def test_a_call_that_a_proxy_cancels_is_no_reason_to_stay() -> None:
-    balancer, _ = two()
-    cancelled = Cancelled("CANCELLED", "RST_STREAM")
-    cancelled.by_server = True
-    balancer.place().failed(cancelled)
-    assert numbers(balancer.places(1)) == [0]
+BY_A_PROXY = Cancelled("CANCELLED", "RST_STREAM")
+BY_A_PROXY.by_server = True
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "after_s", "taken"),
     [
-        InvalidArgument("INVALID_ARGUMENT", "source: too long"),
-        DeadlineExceeded("DEADLINE_EXCEEDED", "late"),
-        Cancelled("CANCELLED", "the call was cancelled"),
+        # Until the retry that the server asks for.
+        (Unavailable("UNAVAILABLE", "loading", retry_after_s=5.0), 5.5, 0),
+        (BY_A_PROXY, 0.0, 0),
+        # No fault of a connection.
+        (InvalidArgument("INVALID_ARGUMENT", "source: too long"), 0.0, 1),
+        (DeadlineExceeded("DEADLINE_EXCEEDED", "late"), 0.0, 1),
+        (Cancelled("CANCELLED", "the call was cancelled"), 0.0, 1),
     ],
 )
-def test_other_errors_are_no_fault_of_a_connection(error: CallError) -> None:
+def test_which_connection_follows_an_error(error: CallError, after_s: float, taken: int) -> None:
     balancer, _ = two()
     place = balancer.place()
     place.failed(error)
     place.leave()
-    assert numbers(balancer.places(1)) == [1]
+    balancer.time.now_s += after_s
+    assert numbers(balancer.places(1)) == [taken]
 
 
 def test_if_all_are_avoided_the_least_work_decides() -> None:

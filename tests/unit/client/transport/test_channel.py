@@ -92,16 +92,13 @@ def test_leaving_a_stream_cancels_the_call(server: FakeServer) -> None:
         assert server.cancelled.wait(PATIENCE_S)
 
 
-async def test_leaving_an_async_stream_cancels_the_call(server: FakeServer) -> None:
+async def test_leaving_or_closing_an_async_stream_cancels_the_call(server: FakeServer) -> None:
     async with AsyncClient(server.target) as client:
         async for piece in client.stream("hang"):
             assert piece.text == "H"
             break
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
-
-
-async def test_closing_an_async_stream_cancels_the_call(server: FakeServer) -> None:
-    async with AsyncClient(server.target) as client:
+        server.cancelled.clear()
         pieces = client.stream("hang")
         await anext(pieces)
         await pieces.aclose()
@@ -165,13 +162,10 @@ def test_closing_the_client_ends_its_calls(server: FakeServer, text: str) -> Non
 @WAITS
 async def test_closing_the_async_client_ends_its_calls(server: FakeServer, text: str) -> None:
     client = AsyncClient(server.target, timeout_s=math.inf, retry=LATER)
-
-    calls = [
-        asyncio.ensure_future(client.generate(f"{text} a")),
-        asyncio.ensure_future(listed(client.stream(f"{text} b"))),
-        asyncio.ensure_future(listed(client.generate_many([f"{text} c"]))),
-        asyncio.ensure_future(listed(client.generate_bulk([f"{text} d"]))),
-    ]
+    streams = (client.stream(f"{text} b"), client.generate_many([f"{text} c"]))
+    bulk = listed(client.generate_bulk([f"{text} d"]))
+    begun = (client.generate(f"{text} a"), *map(listed, streams), bulk)
+    calls = [asyncio.ensure_future(call) for call in begun]
     await eventually(lambda: len(server.requests) == len(calls))
     await client.close()
     ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
@@ -258,16 +252,10 @@ def test_settings_of_a_wrong_type_are_named(setting: str, value: Any, reason: st
         Client("localhost:1", **{setting: value})
 
 
-def test_metadata_goes_with_every_attempt_beside_the_token(
-    server: FakeServer, connect: Connect
-) -> None:
+def test_metadata_goes_with_every_attempt_and_token(server: FakeServer, connect: Connect) -> None:
     numbers = itertools.count()
-    client = connect(
-        server.target,
-        token="abc",
-        retry=SOON,
-        metadata=lambda: [("x-attempt", str(next(numbers)))],
-    )
+    given: Any = {"token": "abc", "metadata": lambda: [("x-attempt", str(next(numbers)))]}
+    client = connect(server.target, retry=SOON, **given)
     client.generate("busy 2 now")
     client.stream("once")
     assert [sent["x-attempt"] for sent in server.metadata] == ["0", "1", "2", "3"]

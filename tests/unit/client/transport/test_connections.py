@@ -91,18 +91,12 @@ def test_a_light_caller_has_one_connection(server: FakeServer, connect: Connect)
     assert len(set(server.peers)) == connections_to(server.target) == 1
 
 
-def test_connections_grow_with_the_calls_up_to_their_number(server: FakeServer) -> None:
+def test_connections_grow_up_to_their_number_and_are_balanced(server: FakeServer) -> None:
     with transport_to(server.target, connections=3) as transport:
         calls = grow(transport, server.target, 3) + hold(transport, 20)
         until(lambda: len(server.peers) == len(calls))
         assert len(set(server.peers)) == connections_to(server.target) == 3
-
-
-def test_calls_are_balanced(server: FakeServer) -> None:
-    with transport_to(server.target, connections=2) as transport:
-        calls = grow(transport, server.target, 2) + hold(transport, 4)
-        until(lambda: len(server.peers) == len(calls))
-        assert set(Counter(server.peers).values()) == {3}
+        assert set(Counter(server.peers).values()) == {8}
 
 
 def test_every_connection_is_encrypted_and_shows_the_token(certificates: Certificates) -> None:
@@ -162,9 +156,7 @@ def test_closing_a_client_leaves_no_socket(server: FakeServer) -> None:
     until(lambda: not connections_to(server.target))
 
 
-async def test_calls_of_asyncio_share_connections(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_calls_of_asyncio_share(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balance, "_AVOIDED_S", 1000.0)
     transport = AsyncGrpcTransport(Connection(server.target, 1 << 20, connections=2))
     async with AsyncClient(transport=transport, retry=SOON) as client:
