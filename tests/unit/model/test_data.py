@@ -1,4 +1,5 @@
 import gzip
+import itertools
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ def test_pairs_are_normalised_and_further_columns_ignored(tmp_path: Path) -> Non
     assert read_pairs(path).pairs == [Pair("Ä b", "c"), Pair("d", "e")]
 
 
-def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", gzip.compress(b"a\tb\n"))
-    assert read_pairs(path).pairs == [Pair("a", "b")]
+@pytest.mark.parametrize("content", [gzip.compress(b"a\tb\n"), b"\xef\xbb\xbfa\tb\n"])
+def test_gzip_and_a_byte_order_mark_are_known_by_the_content(
+    tmp_path: Path, content: bytes
+) -> None:
+    assert read_pairs(write(tmp_path / "a.tsv", content)).pairs == [Pair("a", "b")]
 
 
 def test_columns_can_be_chosen_and_swapped(tmp_path: Path) -> None:
@@ -63,11 +66,6 @@ def test_a_file_without_pairs_is_refused_by_name(
         read_pairs(write(tmp_path / "a.tsv", content))
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_sentence(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", b"\xef\xbb\xbfa\tb\n")
-    assert read_pairs(path).pairs == [Pair("a", "b")]
-
-
 def test_a_missing_file_is_named_and_how_to_make_one(tmp_path: Path) -> None:
     message = r"none\.tsv: cannot be read: No such file or directory; `seqserve prepare` makes .*"
     with pytest.raises(OptionError, match=message + r"data\.path"):
@@ -101,9 +99,7 @@ def test_no_held_out_sentence_is_trained_on(pairs: list[Pair], seed: int) -> Non
             {sentence_key(pair[side]) for pair in part}
             for part in (split.training, split.validation, split.test)
         ]
-        assert not keys[0] & keys[1]
-        assert not keys[0] & keys[2]
-        assert not keys[1] & keys[2]
+        assert not any(one & other for one, other in itertools.combinations(keys, 2))
     for part in (split.validation, split.test):
         assert len({sentence_key(pair.source) for pair in part}) == len(part) == 2
 
