@@ -50,14 +50,6 @@ def test_codet5_has_the_files_of_bart(tmp_path: Path) -> None:
     assert [encode(text) for text in LINES] == [reference(text)["input_ids"] for text in LINES]
 
 
-def test_fred_t5_has_them_too_and_nothing_in_front(tmp_path: Path) -> None:
-    folder = checkpoints.bart(tmp_path)
-    files = {"tokenizer_class": "GPT2Tokenizer"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(files))
-    tokens = Tokenizer(convert(folder, "t5"))
-    assert tokens.source.tokens(tokens.encode("a")) == ["a", "</s>"]
-
-
 @pytest.mark.parametrize("text", ["我们在花园", "我x 们", " ab aB ", "[SEP]", ""])
 def test_chinese_bart_has_the_words_of_bert(text: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
