@@ -158,6 +158,15 @@ class ServerProcess:
         assert found, f"it did not start: {self.stdout}{self.stderr}"
         self.target, self.metrics_url = found[0], found[1].removesuffix("/metrics")
 
+    @contextlib.contextmanager
+    def unharmed(self) -> Iterator[ServerProcess]:
+        """Checks, once it was used, that no engine was restarted; then stops it."""
+        with self:
+            engines = self.engines()
+            yield self
+            assert self.engines() == engines, "an engine was restarted"
+            self.stop()
+
     def signal_all(self, number: signal.Signals) -> None:
         """Signals every process of it, as a terminal does."""
         os.killpg(self.pid, number)
