@@ -21,7 +21,6 @@ from seqserve_model.positions import (
     SinusoidalPositions,
     T5LayerPositions,
     T5Positions,
-    alibi_slopes,
     distances,
     make_positions,
     marian_sinusoids,
@@ -148,12 +147,6 @@ def test_rotary_base_sets_the_wavelength() -> None:
 
 
 # ALiBi (Press et al. 2022)
-
-
-def test_alibi_slopes_are_those_of_the_paper() -> None:
-    assert alibi_slopes(8).tolist() == [2.0**-i for i in range(1, 9)]
-    sixteen = [2 ** (-i / 2) for i in range(1, 17)]
-    assert_same(alibi_slopes(16), torch.tensor(sixteen))
 
 
 def test_alibi_falls_to_both_sides_in_the_encoder() -> None:

@@ -6,12 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
+from tests.support.process import until
 
 import seqserve_model.train
 from seqserve.errors import OptionError
@@ -55,6 +56,7 @@ scored_pairs = 10
 
 Train = Callable[..., int]
 Change = Callable[[str, str], Path]
+Start = Callable[[Path], subprocess.Popen[bytes]]
 
 
 @pytest.fixture(scope="module")
@@ -182,44 +184,33 @@ def test_equal_trainings_give_equal_weights(finished: Path, train: Train, tmp_pa
     assert_equal_runs(finished, tmp_path / "again")
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, "the training ended too early"
-        assert time.monotonic() < deadline, "the training did not get there"
-        time.sleep(0.02)
-
-
 @pytest.fixture
-def start(recipe: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts a training in its own process, ended with the test."""
-    started: list[subprocess.Popen[bytes]] = []
+def start(recipe: Path) -> Iterator[Start]:
+    """Starts a training in its own process, ended with the test; waits for a checkpoint."""
+    with ExitStack() as stack:
 
-    def run(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "seqserve", "train", str(recipe)]
-        process = subprocess.Popen(
-            [*command, "--out", str(out), "--threads", "1", *arguments],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        started.append(process)
-        return process
+        def run(out: Path) -> subprocess.Popen[bytes]:
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            command = [sys.executable, "-m", "seqserve", "train", str(recipe), "--out", str(out)]
+            # More steps than it can do before a signal; only the decay, which is off, depends on
+            # them.
+            command += ["--threads", "1", "--max-steps", "100000"]
+            output = subprocess.DEVNULL
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            until(lambda: bool(RunDirectory(out).checkpoints()) or process.poll() is not None)
+            assert process.poll() is None, "the training ended too early"
+            return process
 
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
+        yield run
 
 
 def test_a_killed_training_goes_on_bit_for_bit(
-    finished: Path, train: Train, start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+    finished: Path, train: Train, start: Start, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
-    # More steps than it can do before the signal; only the decay, which is off, depends on them.
-    process = start(out, "--max-steps", "100000")
-    until(lambda: len(RunDirectory(out).checkpoints()) >= 1, process)
+    process = start(out)
     process.send_signal(signal.SIGKILL)
     process.wait()
     kept = RunDirectory(out).checkpoints()
@@ -231,12 +222,9 @@ def test_a_killed_training_goes_on_bit_for_bit(
     assert_equal_runs(finished, out)
 
 
-def test_a_terminated_training_saves_where_it_stands(
-    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+def test_a_terminated_training_saves_where_it_stands(start: Start, tmp_path: Path) -> None:
     out = tmp_path / "terminated"
-    process = start(out, "--max-steps", "100000")
-    until(lambda: len(RunDirectory(out).checkpoints()) >= 1, process)
+    process = start(out)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
     last = RunDirectory(out).checkpoints()[-1]

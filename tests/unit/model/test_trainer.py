@@ -27,16 +27,11 @@ def make_trainer(tmp_path: Path) -> MakeTrainer:
         pairs = list(number_pairs(60))
         texts = [text for pair in pairs for text in pair]
         tokenizer = learn_vocabulary(texts, size=320, characters=40)
-        config = make_config(
-            vocabulary_size=320, max_source_length=20, max_target_length=60, dropout=0.0
-        )
-        recipe = Recipe.from_dict(
-            {
-                "data": {"path": "unused"},
-                "optimizer": {"learning_rate": learning_rate, "warmup_steps": 1},
-                "training": {"max_tokens": 300, "scored_pairs": 3, **training},
-            }
-        )
+        config = make_config(vocabulary_size=320, max_source_length=20, max_target_length=60)
+        optimizer = {"learning_rate": learning_rate, "warmup_steps": 1}
+        training = {"max_tokens": 300, "scored_pairs": 3, **training}
+        data = {"path": "unused"}
+        recipe = Recipe.from_dict({"data": data, "optimizer": optimizer, "training": training})
         torch.manual_seed(0)
         corpora = Corpora(
             training=Examples(pairs[10:], tokenizer, config),
