@@ -19,10 +19,10 @@ from typing import NoReturn
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from tests.support.process import ROOT, own_environment
 
 from seqserve import __version__
 
-ROOT = Path(__file__).parents[2]
 # Kept between runs because layers cost minutes; `make clean` removes it.
 DATA_ROOT = ROOT / "build" / "docker"
 BASE_IMAGE = "python:3.13-slim-trixie"
@@ -69,9 +69,7 @@ class CommandFailed(Exception):
 @pytest.fixture(scope="session")
 def docker() -> Iterator[Docker]:
     client, compose_client = _client(), _compose_client()
-    # Variables of the developer's shell must not reach the test.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SEQSERVE_")}
-    environment["DOCKER_BUILDKIT"] = "1"
+    environment = own_environment() | {"DOCKER_BUILDKIT": "1"}
     if _answers([client, "version"], environment):
         yield Docker(client, compose_client, environment, is_ours=False)
         return
