@@ -15,12 +15,9 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from tests.ctranslate2_files import pieces
 from tokenizers import models, pre_tokenizers, processors
 from torch import nn
-
-from seqserve_import.tokenizers.pieces_pb2 import Model
-
-Piece = Model.Piece
 
 TOKENS = 96
 """Tokens of a vocabulary."""
@@ -53,7 +50,13 @@ class _Shape:
         self.source_tokens = TOKENS + draw.choice((0, 24))
 
 
-def _bart_like(shape: _Shape, **changes: Any) -> dict[str, Any]:
+def _made(kind: str, values: dict[str, Any], ending: str = "ForConditionalGeneration") -> Any:
+    """Makes a network of transformers, such as a ``T5ForConditionalGeneration``."""
+    config = getattr(transformers, f"{kind}Config")(**values)
+    return getattr(transformers, f"{kind}{ending}")(config)
+
+
+def _bart_like(shape: _Shape, activation: str, **changes: Any) -> dict[str, Any]:
     values = {
         "vocab_size": shape.vocabulary_size,
         "d_model": shape.width,
@@ -64,6 +67,7 @@ def _bart_like(shape: _Shape, **changes: Any) -> dict[str, Any]:
         "encoder_ffn_dim": shape.feed_forward,
         "decoder_ffn_dim": shape.feed_forward,
         "max_position_embeddings": 24,
+        "activation_function": activation,
         "scale_embedding": True,
         "forced_eos_token_id": None,
         "tie_word_embeddings": shape.is_tied,
@@ -77,16 +81,9 @@ def _bart_like(shape: _Shape, **changes: Any) -> dict[str, Any]:
 
 def _marian(shape: _Shape, **others: Any) -> Any:
     last = TOKENS - 1
-    changes = others | {
-        "activation_function": "swish",
-        "pad_token_id": last,
-        "decoder_start_token_id": last,
-        "eos_token_id": 0,
-        "bos_token_id": None,
-        "bad_words_ids": [[last]],
-    }
-    values = _bart_like(shape, **changes)
-    return transformers.MarianMTModel(transformers.MarianConfig(**values))
+    ids = {"pad_token_id": last, "decoder_start_token_id": last, "bad_words_ids": [[last]]}
+    ids |= {"eos_token_id": 0, "bos_token_id": None}
+    return _made("Marian", _bart_like(shape, "swish", **others | ids), "MTModel")
 
 
 def _two_vocabularies(shape: _Shape) -> Any:
@@ -97,8 +94,7 @@ def _two_vocabularies(shape: _Shape) -> Any:
 
 
 def _m2m100(shape: _Shape) -> Any:
-    values = _bart_like(shape, activation_function="relu")
-    return transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(**values))
+    return _made("M2M100", _bart_like(shape, "relu"))
 
 
 def _nllb(shape: _Shape) -> Any:
@@ -108,20 +104,17 @@ def _nllb(shape: _Shape) -> Any:
 
 
 def _bart(shape: _Shape) -> Any:
-    values = _bart_like(shape, activation_function="gelu", scale_embedding=False)
-    return transformers.BartForConditionalGeneration(transformers.BartConfig(**values))
+    return _made("Bart", _bart_like(shape, "gelu", scale_embedding=False))
 
 
 def _uneven(shape: _Shape) -> Any:
     """Makes a BART whose decoder has other heads than its encoder, and some of an odd size."""
     sizes = {"decoder_attention_heads": 4, "decoder_ffn_dim": shape.feed_forward + 7}
-    values = _bart_like(shape, activation_function="gelu", **sizes)
-    return transformers.BartForConditionalGeneration(transformers.BartConfig(**values))
+    return _made("Bart", _bart_like(shape, "gelu", **sizes))
 
 
 def _mbart(shape: _Shape, **changes: Any) -> Any:
-    values = _bart_like(shape, activation_function="gelu", **changes)
-    return transformers.MBartForConditionalGeneration(transformers.MBartConfig(**values))
+    return _made("MBart", _bart_like(shape, "gelu", **changes))
 
 
 def _mbart25(shape: _Shape) -> Any:
@@ -130,8 +123,7 @@ def _mbart25(shape: _Shape) -> Any:
 
 
 def _pegasus(shape: _Shape) -> Any:
-    values = _bart_like(shape, activation_function="relu", bos_token_id=None, **_T5_IDS)
-    return transformers.PegasusForConditionalGeneration(transformers.PegasusConfig(**values))
+    return _made("Pegasus", _bart_like(shape, "relu", bos_token_id=None, **_T5_IDS))
 
 
 _T5_IDS = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
@@ -151,8 +143,7 @@ def _t5(shape: _Shape, **changes: Any) -> Any:
         "feed_forward_proj": "relu",
         **_T5_IDS,
     }
-    model: Any = transformers.T5ForConditionalGeneration(transformers.T5Config(**values | changes))
-    return model
+    return _made("T5", values | changes)
 
 
 def _flan(shape: _Shape, **changes: Any) -> Any:
@@ -163,16 +154,13 @@ def _flan(shape: _Shape, **changes: Any) -> Any:
 
 def _mt5(shape: _Shape) -> Any:
     like = _flan(shape, d_kv=shape.head_size - 2)
-    model = transformers.MT5ForConditionalGeneration(
-        transformers.MT5Config(**like.config.to_dict())
-    )
+    model = _made("MT5", like.config.to_dict())
     model.lm_head.weight = like.lm_head.weight
     return model
 
 
 def _umt5(shape: _Shape) -> Any:
-    config = _t5(shape, feed_forward_proj="gated-gelu").config.to_dict()
-    return transformers.UMT5ForConditionalGeneration(transformers.UMT5Config(**config))
+    return _made("UMT5", _t5(shape, feed_forward_proj="gated-gelu").config.to_dict())
 
 
 def _byt5(shape: _Shape) -> Any:
@@ -299,9 +287,7 @@ def _write_pieces(config: Any, folder: Path) -> None:
         (folder / "target_vocab.json").write_text(json.dumps(targets))
     (folder / "vocab.json").write_text(json.dumps(ids))
     for side, words in {"source": ids, "target": targets}.items():
-        pieces = [Piece(piece="<unk>", type=Piece.UNKNOWN), Piece(piece="▁", score=-9.0)]
-        pieces += [Piece(piece=word, score=-1.0) for word in words if word.startswith("▁")]
-        (folder / f"{side}.spm").write_bytes(Model(pieces=pieces).SerializeToString())
+        (folder / f"{side}.spm").write_bytes(pieces([*words]))
 
 
 def tokenizer(config: Any, languages: Sequence[str] = ()) -> tokenizers.Tokenizer:

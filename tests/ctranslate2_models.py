@@ -109,21 +109,12 @@ def write_opennmt(
     }
     has_bias = settings.pop("bias", True)
     weights = _OpenNMT(settings, seed, has_bias=has_bias).weights
-    generator = {
-        name.removeprefix("generator."): weights.pop(name)
-        for name in [*weights]
-        if name.startswith("generator.")
-    }
+    generator = {name: weights.pop(f"generator.{name}") for name in ("weight", "bias")}
     vocab = {"src": OPENNMT_TOKENS, "tgt": OPENNMT_TOKENS}
+    content = {"opt": Namespace(**settings), "vocab": vocab}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder.with_suffix(".pt")
-    content = {
-        "opt": Namespace(**settings),
-        "vocab": vocab,
-        "model": weights,
-        "generator": generator,
-    }
-    torch.save(content, path)
+    torch.save(content | {"model": weights, "generator": generator}, path)
     with torch.serialization.safe_globals([Namespace]):
         OpenNMTPyConverter(str(path)).convert(str(folder), quantization=quantization, force=True)
     path.unlink()
@@ -140,11 +131,9 @@ def write_marian(folder: Path, norm: str, quantization: str | None = None) -> No
     }
     model, vocabulary = folder.with_suffix(".npz"), folder.with_suffix(".yml")
     marian_models.write_npz(model, marian_models.arrays(shape), settings)
-    tokens = marian_models.tokens()
-    lines = (
-        f"{json.dumps(token, ensure_ascii=False)}: {id_}\n" for id_, token in enumerate(tokens)
-    )
-    vocabulary.write_text("".join(lines), encoding="utf-8")
+    tokens = [json.dumps(token, ensure_ascii=False) for token in marian_models.tokens()]
+    lines = "".join(f"{token}: {id_}\n" for id_, token in enumerate(tokens))
+    vocabulary.write_text(lines, encoding="utf-8")
     converter = MarianConverter(str(model), [str(vocabulary)])
     converter.convert(str(folder), quantization=quantization, force=True)
     (folder / "source.spm").write_bytes(marian_models.pieces())

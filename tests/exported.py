@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +35,6 @@ _STAMP, _TRACED = "sources.json", "traced.onnx"
 
 IMPORTED = {"nllb": 12, "mbart25": 4, "marian-two-vocabularies": 3}
 """Families and seeds of what the export ``imported`` holds."""
-
-
-def _export_fp32(repository: Path) -> None:
-    _export_tiny(repository)
 
 
 def _export_fp16(repository: Path) -> None:
@@ -61,10 +58,6 @@ def _export_row_scaled(repository: Path) -> None:
 
     with steps_only():
         _export_tiny(repository, Scales.ROW, Caches.INT8)
-
-
-def _export_ssru(repository: Path) -> None:
-    _export_tiny(repository, make_model=tiny.make_ssru_model)
 
 
 def _export_tiny(
@@ -110,11 +103,11 @@ def _import(family: str, seed: int, repository: Path, *options: str) -> None:
 
 
 EXPORTS: dict[str, Callable[[Path], None]] = {
-    "fp32": _export_fp32,
+    "fp32": _export_tiny,
     "fp16": _export_fp16,
     "int8": _export_int8,
     "row-scaled": _export_row_scaled,
-    "ssru": _export_ssru,
+    "ssru": partial(_export_tiny, make_model=tiny.make_ssru_model),
     "endless": _export_endless,
     "marian": _import_marian,
     "imported": _import_several,

@@ -26,6 +26,7 @@ SIZE = 400
 SHIPPED = "shipped"
 _FOLDER = Path("build/gpu-artifacts")
 
+T5: dict[str, Any] = {"positions": PositionScheme.T5, "norm": Norm.RMS, "projection_bias": False}
 SHAPES: dict[str, dict[str, Any]] = {
     "sinusoidal-positions": {},
     "learned-positions": {"positions": PositionScheme.LEARNED},
@@ -33,14 +34,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "post-norm": {"norm_position": NormPosition.POST},
     "recurrent-decoder": {"decoder_cell": DecoderCell.SSRU},
     "alibi-positions": {"positions": PositionScheme.ALIBI},
-    "t5": {"positions": PositionScheme.T5, "norm": Norm.RMS, "projection_bias": False},
-    "flan-t5": {
-        "positions": PositionScheme.T5,
-        "norm": Norm.RMS,
-        "projection_bias": False,
-        "activation": Activation.GEGLU_TANH,
-        "tied_output": False,
-    },
+    "t5": T5,
+    "flan-t5": {**T5, "activation": Activation.GEGLU_TANH, "tied_output": False},
 }
 
 

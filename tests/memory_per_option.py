@@ -34,16 +34,13 @@ def generate(**options: Any) -> generation_pb2.GenerateRequest:
 
 ATTENTION = generation_pb2.AttentionRequest(model="en-de", source=SOURCE, target=SOURCE)
 WIDE = {"beam_size": 32, "num_hypotheses": 32}
+ALL = {"return_attention": True, "return_top_tokens": 64, "return_token_scores": True, **WIDE}
 ROWS: list[tuple[str, str, Message]] = [
     ("`Generate`, no option", "Generate", generate()),
     ("`return_attention`", "Generate", generate(return_attention=True)),
     ("`return_top_tokens` of 64", "Generate", generate(return_top_tokens=64)),
     ("32 hypotheses of a beam of 32", "Generate", generate(**WIDE)),
-    (
-        "all of these",
-        "Generate",
-        generate(return_attention=True, return_top_tokens=64, return_token_scores=True, **WIDE),
-    ),
+    ("all of these", "Generate", generate(**ALL)),
     ("`Attention`", "Attention", ATTENTION),
 ]
 

@@ -22,11 +22,8 @@ pytestmark = pytest.mark.chaos
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with ServerProcess(MODELS, tmp_path, "--log-level", "warning") as server:
-        engines = server.engines()
+    with ServerProcess(MODELS, tmp_path, "--log-level", "warning").unharmed() as server:
         yield server
-        assert server.engines() == engines
-        assert "Traceback" not in server.stderr
 
 
 async def together(target: str, source: str, connections: int, calls: int) -> Counter[str]:

@@ -29,6 +29,7 @@ MOST_KIB = 30.0
 """Memory of an idle connection; docs/security.md says 17 KiB."""
 ALLOWED = 64
 
+ALONE = [("grpc.use_local_subchannel_pool", 1)]
 _FRAME_HEAD = 9
 
 pytestmark = pytest.mark.chaos
@@ -98,8 +99,7 @@ def files(server: ServerProcess) -> int:
 
 
 async def called_alone(server: ServerProcess) -> None:
-    alone = [("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.insecure_channel(server.target, alone) as channel:
+    async with grpc.aio.insecure_channel(server.target, ALONE) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
         options = generation_pb2.GenerationOptions(max_decoding_length=40)
         request = generation_pb2.GenerateRequest(source="Nobody", options=options)
@@ -111,7 +111,7 @@ def test_connections_over_the_limit_do_not_disturb_others(repository: Path, tmp_
     with (
         ServerProcess(repository, tmp_path, *options) as server,
         Client(server.target, retry=ONCE) as client,
-        grpc.insecure_channel(server.target, [("grpc.use_local_subchannel_pool", 1)]) as channel,
+        grpc.insecure_channel(server.target, ALONE) as channel,
         ExitStack() as stack,
     ):
         health = health_pb2_grpc.HealthStub(channel)

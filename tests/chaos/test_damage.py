@@ -1,13 +1,12 @@
 """Artifacts damaged anywhere: the file is named, and older versions continue to serve."""
 
-import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.support.endless_model import NAME, copy_version
-from tests.support.process import ONCE, ServerProcess, eventually, until
+from tests.support.process import ONCE, ServerProcess, eventually
 
 from seqserve import Client, ModelState
 
@@ -37,27 +36,21 @@ DAMAGES: list[tuple[str, Damage]] = [
 ]
 
 
-def test_every_damage_is_found_and_replaces_nothing(repository: Path, tmp_path: Path) -> None:
+async def test_every_damage_is_found_and_replaces_nothing(repository: Path, tmp_path: Path) -> None:
     draw = random.Random(SEED)
     models = tmp_path / "models"
     copy_version(repository, models, 1)
     damaged = {2 + number: damage for number, damage in enumerate(DAMAGES)}
     with ServerProcess(models, tmp_path, *WATCH) as server:
-
-        async def main() -> None:
-            async with UnaffectedClient(server.target) as unaffected:
-                await unaffected.usual_s(5)
-                for version, (name, damage) in damaged.items():
-                    draft = copy_version(repository, tmp_path / "draft", version)
-                    file = draft / name
-                    file.write_bytes(damage(file.read_bytes(), draw))
-                    draft.rename(models / NAME / str(version))
-                await eventually(
-                    lambda: server.value("model_state", state="failed") == len(damaged)
-                )
-                await unaffected.usual_s(5)
-
-        asyncio.run(main())
+        async with UnaffectedClient(server.target) as unaffected:
+            await unaffected.usual_s(5)
+            for version, (name, damage) in damaged.items():
+                draft = copy_version(repository, tmp_path / "draft", version)
+                file = draft / name
+                file.write_bytes(damage(file.read_bytes(), draw))
+                draft.rename(models / NAME / str(version))
+            await eventually(lambda: server.value("model_state", state="failed") == len(damaged))
+            await unaffected.usual_s(5)
         with Client(server.target, retry=ONCE) as client:
             found = {model.version: model for model in client.models()}
             assert client.generate("Nobody", max_decoding_length=3).version == 1
@@ -67,6 +60,6 @@ def test_every_damage_is_found_and_replaces_nothing(repository: Path, tmp_path: 
             assert f'model={NAME}/{version} reason="{NAME}/{version}/{name}: ' in server.stderr
         assert found[1].state is ModelState.READY
         assert server.value("model_loads_total", result="failure") == len(damaged)
-        until(lambda: len(server.engines()) == 1)
+        await eventually(lambda: len(server.engines()) == 1)
         assert "Traceback" not in server.stderr
     print(f"\n{len(damaged)} damaged versions, each refused by the name of its file")

@@ -59,8 +59,7 @@ async def watched(server: ServerProcess, weight: Weight) -> tuple[Flood, list[fl
 @pytest.mark.parametrize("weight", WEIGHTS.values(), ids=WEIGHTS)
 def test_ten_times_the_load(tmp_path: Path, weight: Weight) -> None:
     options = ("--slots", str(weight.slots), "--caller-metadata", CALLER, "--log-level", "warning")
-    with ServerProcess(MODELS, tmp_path, *options) as server:
-        engines = server.engines()
+    with ServerProcess(MODELS, tmp_path, *options).unharmed() as server:
         found, samples = asyncio.run(watched(server, weight))
         until(server.is_idle)
         # The flood is the last four sevenths of the time.
@@ -72,5 +71,3 @@ def test_ten_times_the_load(tmp_path: Path, weight: Weight) -> None:
         assert found.goodput >= weight.least_goodput
         assert found.served >= LEAST_SERVED
         assert late - early < TOLERANCE_MB
-        assert server.engines() == engines, "an engine was restarted, which hides its memory"
-        assert "Traceback" not in server.stderr

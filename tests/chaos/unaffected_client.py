@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import statistics
 import time
 from collections import Counter
 from typing import Any
 
-from tests.support.process import ONCE, PATIENCE_S, ServerProcess
+from tests.support.process import ONCE, PATIENCE_S, ServerProcess, until
 
 from seqserve import AsyncClient
 
@@ -81,7 +82,6 @@ class CallAccounts:
     def until(self, **expected: int) -> None:
         """Waits until exactly these calls have ended; a call is counted just after its answer."""
         wanted = Counter({code: count for code, count in expected.items() if count})
-        deadline_s = time.monotonic() + PATIENCE_S
-        while (ended := self.ended()) != wanted:
-            assert time.monotonic() < deadline_s, f"{dict(ended)}, not {dict(wanted)}"
-            time.sleep(0.05)
+        with contextlib.suppress(AssertionError):
+            until(lambda: self.ended() == wanted)
+        assert self.ended() == wanted

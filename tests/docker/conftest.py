@@ -19,10 +19,10 @@ from typing import NoReturn
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from tests.support.process import ROOT, own_environment
 
 from seqserve import __version__
 
-ROOT = Path(__file__).parents[2]
 # Kept between runs because layers cost minutes; `make clean` removes it.
 DATA_ROOT = ROOT / "build" / "docker"
 BASE_IMAGE = "python:3.13-slim-trixie"
@@ -36,16 +36,13 @@ USER nobody
 ENTRYPOINT ["/bin/prometheus"]
 """
 
-_EMPTY_TABLES = {
-    f"*{table}": "\n".join([f"*{table}", *(f":{chain} ACCEPT" for chain in chains), "COMMIT", ""])
-    for table, chains in {
-        "filter": ("INPUT", "FORWARD", "OUTPUT"),
-        "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
-    }.items()
+_CHAINS = {
+    "*filter": ("INPUT", "FORWARD", "OUTPUT"),
+    "*nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Docker:
     """A daemon and its clients."""
 
@@ -72,21 +69,12 @@ class CommandFailed(Exception):
 @pytest.fixture(scope="session")
 def docker() -> Iterator[Docker]:
     client, compose_client = _client(), _compose_client()
-    # Variables of the developer's shell must not reach the test.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SEQSERVE_")}
-    environment["DOCKER_BUILDKIT"] = "1"
+    environment = own_environment() | {"DOCKER_BUILDKIT": "1"}
     if _answers([client, "version"], environment):
-        yield Docker(
-            client=client, compose_client=compose_client, environment=environment, is_ours=False
-        )
+        yield Docker(client, compose_client, environment, is_ours=False)
         return
     with _daemon(client, environment) as host:
-        yield Docker(
-            client=client,
-            compose_client=compose_client,
-            environment={**environment, "DOCKER_HOST": host},
-            is_ours=True,
-        )
+        yield Docker(client, compose_client, {**environment, "DOCKER_HOST": host}, is_ours=True)
 
 
 @pytest.fixture(scope="session")
@@ -99,20 +87,10 @@ def server_image(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> It
     pip.write_text(_pip_configuration())
     extra = compose["services"]["server"]["build"]["args"]["EXTRA"]
     default = extra.removeprefix("${SEQSERVE_EXTRA:-").removesuffix("}")
-    arguments = [
-        "--build-arg",
-        f"EXTRA={default}",
-        "--build-arg",
-        f"VERSION={__version__}",
-        "--network",
-        "host",
-        "--secret",
-        f"id=pip,src={pip}",
-        "--tag",
-        SERVER_IMAGE,
-    ]
+    arguments = [f"--build-arg=EXTRA={default}", f"--build-arg=VERSION={__version__}"]
+    arguments += ["--network=host", f"--secret=id=pip,src={pip}", f"--tag={SERVER_IMAGE}"]
     file = ROOT / "server" / "Dockerfile"
-    docker.run("build", *arguments, "--file", str(file), str(ROOT), timeout_s=1800)
+    docker.run("build", *arguments, f"--file={file}", str(ROOT), timeout_s=1800)
     yield SERVER_IMAGE
     docker.run("image", "rm", SERVER_IMAGE)
 
@@ -216,7 +194,9 @@ def _network_kept() -> Iterator[None]:
         yield
     finally:
         # A table that was empty is not in the saved rules, but must be emptied as well.
-        rules += "".join(empty for table, empty in _EMPTY_TABLES.items() if table not in rules)
+        for table, chains in _CHAINS.items():
+            if table not in rules:
+                rules += "\n".join([table, *(f":{chain} ACCEPT" for chain in chains), "COMMIT", ""])
         subprocess.run(["iptables-restore"], input=rules, text=True, check=True, timeout=120)
         forwarding.write_text(forwarded)
         if bridge.exists() and not had_bridge:
@@ -243,15 +223,9 @@ def _make_base(docker: Docker, image: str, folder: Path) -> None:
     archive = folder / "base.tar"
     # A network that intercepts TLS has its own authority, which the image must trust as well.
     bundle = os.environ.get("SSL_CERT_FILE", _CERTIFICATES)
-    command = [
-        "mmdebstrap",
-        "--variant=minbase",
-        "--include=ca-certificates,python3-venv",
-        f"--customize-hook=upload {bundle} {_CERTIFICATES}",
-        "trixie",
-        str(archive),
-    ]
-    _run(command, os.environ, 1800)
+    options = ["--variant=minbase", "--include=ca-certificates,python3-venv"]
+    options += [f"--customize-hook=upload {bundle} {_CERTIFICATES}"]
+    _run(["mmdebstrap", *options, "trixie", str(archive)], os.environ, 1800)
     docker.run("import", str(archive), image)
 
 

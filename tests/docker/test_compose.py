@@ -2,17 +2,15 @@
 
 import json
 import os
-import shutil
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
+from tests.support.process import ROOT, until
 
 from seqserve import Client, __version__
 from seqserve.errors import CallError
@@ -21,9 +19,6 @@ from .conftest import SERVER_IMAGE, Docker
 from .ports import free_ports
 
 pytestmark = pytest.mark.docker
-
-ROOT = Path(__file__).parents[2]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,27 +47,12 @@ class Stack:
 
 
 @pytest.fixture(scope="module")
-def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped models, or a tiny one if there are none."""
-    shipped = ROOT / "models"
-    if any(shipped.glob("*/*/manifest.json")):
-        return shipped
-    manifest = next(request.getfixturevalue("tiny_artifact").rglob("manifest.json"))
-    folder = tmp_path_factory.mktemp("docker") / "models"
-    shutil.copytree(manifest.parents[2], folder)
-    # Only their owner can read pytest's folders; the container has another user.
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def stack(docker: Docker, server_image: str, models: Path) -> Iterator[Stack]:
+def stack(docker: Docker, server_image: str) -> Iterator[Stack]:
     port, metrics_port, gateway_port, prometheus_port = free_ports(4)
     variables = {
         "COMPOSE_PROJECT_NAME": f"seqserve-test-{os.getpid()}",
         "SEQSERVE_IMAGE": server_image,
-        "SEQSERVE_MODEL_REPOSITORY": str(models),
+        "SEQSERVE_MODEL_REPOSITORY": str(ROOT / "models"),
         "SEQSERVE_PORT": str(port),
         "SEQSERVE_METRICS_PORT": str(metrics_port),
         "GATEWAY_PORT": str(gateway_port),
@@ -135,12 +115,8 @@ def test_prometheus_counts_the_calls(stack: Stack) -> None:
     with Client(stack.target, timeout_s=300.0) as client:
         model = client.generate("The coffee tastes good.", max_decoding_length=4).model
 
-    def count() -> float:
-        query = f'sum(seqserve_requests_total{{code="OK",model="{model}"}})'
-        found = stack.ask_prometheus("query", query=query)["result"]
-        return float(found[0]["value"][1]) if found else 0.0
-
-    assert _eventually(count) >= 1
+    query = f'sum(seqserve_requests_total{{code="OK",model="{model}"}}) >= 1'
+    eventually(lambda: bool(stack.ask_prometheus("query", query=query)["result"]))
 
 
 def test_gateway_answers_and_is_scraped(stack: Stack) -> None:
@@ -153,19 +129,19 @@ def test_gateway_answers_and_is_scraped(stack: Stack) -> None:
         except OSError:
             return 0
 
-    assert _eventually(lambda: status("/readyz") == 200)
+    eventually(lambda: status("/readyz") == 200)
     assert status("/v1/generate", b'{"source": "The coffee tastes good."}') == 200
     query = 'sum(seqserve_http_requests_total{code="OK"})'
-    assert _eventually(lambda: stack.ask_prometheus("query", query=query)["result"])
+    eventually(lambda: bool(stack.ask_prometheus("query", query=query)["result"]))
 
 
 def test_prometheus_evaluates_every_rule(stack: Stack) -> None:
     def healths() -> set[str]:
         groups = stack.ask_prometheus("rules")["groups"]
-        found = {rule["health"] for group in groups for rule in group["rules"]}
-        return set() if "unknown" in found else found
+        return {rule["health"] for group in groups for rule in group["rules"]}
 
-    assert _eventually(healths) == {"ok"}
+    eventually(lambda: "unknown" not in healths())
+    assert healths() == {"ok"}
 
 
 def test_no_alert_fires(stack: Stack) -> None:
@@ -208,9 +184,6 @@ def test_the_server_stops_cleanly(stack: Stack) -> None:
     assert stack.inspect("{{.State.OOMKilled}}") == "false"
 
 
-def _eventually(read: Callable[[], T]) -> T:
-    """Reads until there is a result; a scrape and a rule take some seconds."""
-    deadline_s = time.monotonic() + 300
-    while not (value := read()) and time.monotonic() < deadline_s:
-        time.sleep(0.5)
-    return value
+def eventually(is_so: Callable[[], bool]) -> None:
+    """Waits for what a scrape and a rule, which take some seconds, must bring."""
+    until(is_so, patience_s=300)

@@ -215,11 +215,8 @@ def test_scores_are_those_of_the_package(
         logits, _ = theirs(torch.tensor([source]), torch.tensor([target[:-1]]))
         logprobs = logits[0].log_softmax(-1)
         expected = logprobs.gather(1, torch.tensor(target[1:])[:, None])[:, 0].numpy()
-        [found] = engine.runtime.score(
-            np.array([source]),
-            np.array([len(source)], np.int32),
-            np.array([target]),
-            ["log_probabilities"],
-        )
+        length = np.array([len(source)], np.int32)
+        given = np.array([source]), length, np.array([target])
+        [found] = engine.runtime.score(*given, ["log_probabilities"])
         bound = rounding(path_terms(config), float(logits.abs().max()))
         np.testing.assert_allclose(found[0], expected, atol=bound, rtol=0)

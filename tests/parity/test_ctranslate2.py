@@ -86,7 +86,7 @@ def peers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Peers(folder)
 
 
-def test_scores_are_equal(peers: Peers) -> None:
+def assert_scores_are_equal(peers: Peers) -> None:
     tokenizer = peers.ours.tokenizer
     # The target of another sentence, so that most of its tokens are improbable.
     targets = [ids[:-1] for ids in map(tokenizer.encode_target, peers.texts[1:] + peers.texts[:1])]
@@ -96,6 +96,10 @@ def test_scores_are_equal(peers: Peers) -> None:
     for row, theirs in zip(ours, scored, strict=True):
         assert row == pytest.approx(theirs.log_probs, abs=2e-4)
     assert len({round(row[0], 5) for row in ours}) > SENTENCES / 4, "sources do not matter"
+
+
+def test_scores_are_equal(peers: Peers) -> None:
+    assert_scores_are_equal(peers)
 
 
 def test_greedy_search_writes_the_same_tokens(peers: Peers) -> None:
@@ -119,12 +123,7 @@ def test_greedy_search_writes_the_same_tokens(peers: Peers) -> None:
 )
 def test_rounded_weights_are_read_as_what_they_stand_for(tmp_path: Path, quantization: str) -> None:
     opennmt(tmp_path / "model", quantization=quantization)
-    peers = Peers(tmp_path / "model")
-    target = peers.ours.tokenizer.encode_target(peers.texts[1])[:-1]
-    words = [peers.ours.tokenizer.target.tokens(target)] * SENTENCES
-    scored = peers.theirs.score_batch(peers.words, words, max_input_length=0)
-    for row, theirs in zip(peers.log_probs([target] * SENTENCES), scored, strict=True):
-        assert row == pytest.approx(theirs.log_probs, abs=2e-4)
+    assert_scores_are_equal(Peers(tmp_path / "model"))
 
 
 def test_a_package_of_argos_writes_the_words_of_argos(tmp_path: Path) -> None:

@@ -89,6 +89,14 @@ def sample_first_tokens(engine: LocalEngine, source: list[int], sampling: Sampli
     return tokens
 
 
+SAME = (
+    *("beam_size", "patience", "length_penalty", "coverage_penalty", "num_hypotheses"),
+    *("return_alternatives", "min_alternative_expansion_prob", "prefix_bias_beta"),
+    *("max_decoding_length", "min_decoding_length", "repetition_penalty", "no_repeat_ngram_size"),
+)
+"""Options of one name in both."""
+
+
 class CTranslate2:
     """The shipped model, in CTranslate2 and in seqserve."""
 
@@ -126,18 +134,7 @@ class CTranslate2:
             max_input_length=0,
             return_attention=options.needs_attention,
             return_scores=True,
-            beam_size=options.beam_size,
-            patience=options.patience,
-            length_penalty=options.length_penalty,
-            coverage_penalty=options.coverage_penalty,
-            num_hypotheses=options.num_hypotheses,
-            return_alternatives=options.return_alternatives,
-            min_alternative_expansion_prob=options.min_alternative_expansion_prob,
-            prefix_bias_beta=options.prefix_bias_beta,
-            max_decoding_length=options.max_decoding_length,
-            min_decoding_length=options.min_decoding_length,
-            repetition_penalty=options.repetition_penalty,
-            no_repeat_ngram_size=options.no_repeat_ngram_size,
+            **{name: getattr(options, name) for name in SAME},
             suppress_sequences=named(options.suppressed) or None,
             end_token=named([options.end_ids])[0] or None,
         )
@@ -285,12 +282,8 @@ ALTERNATIVES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", ALTERNATIVES)
 def test_ctranslate2_gives_the_same_alternatives(peer: CTranslate2, way: str) -> None:
     forced = len(ALTERNATIVES[way].get("prefix", ()))
-    options = peer.options(
-        ALTERNATIVES[way],
-        min_decoding_length=forced + 1,
-        return_alternatives=True,
-        return_token_scores=True,
-    )
+    returned = {"return_alternatives": True, "return_token_scores": True}
+    options = peer.options(ALTERNATIVES[way], min_decoding_length=forced + 1, **returned)
     different, counts = 0, set()
     pairs = zip(peer.ours.decode(peer.sources, options), peer.translate(options), strict=True)
     for ours, theirs in pairs:
@@ -308,12 +301,8 @@ def test_ctranslate2_gives_the_same_alternatives(peer: CTranslate2, way: str) ->
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_ctranslate2_gives_the_same_attention(peer: CTranslate2, beam_size: int) -> None:
-    options = DecodingOptions(
-        max_decoding_length=MAX_LENGTH,
-        beam_size=beam_size,
-        num_hypotheses=beam_size,
-        return_attention=True,
-    )
+    way = {"beam_size": beam_size, "num_hypotheses": beam_size, "return_attention": True}
+    options = peer.options(way)
     compared, answers = 0, peer.ours.decode(peer.sources, options)
     for source, ours, theirs in zip(peer.sources, answers, peer.translate(options), strict=True):
         rows = zip(ours.hypotheses, theirs.hypotheses, theirs.attention, strict=True)
@@ -495,13 +484,9 @@ def test_transformers_finds_the_same_beams(
 
 def test_the_end_of_a_search_decides_what_it_finds(marian: HuggingFace) -> None:
     """Else the comparison with each rule proves nothing."""
+    beam = DecodingOptions(max_decoding_length=20, beam_size=4, num_hypotheses=4)
     found = {
-        rule: marian.ours.decode(
-            marian.sources,
-            DecodingOptions(
-                max_decoding_length=20, beam_size=4, num_hypotheses=4, early_stopping=rule
-            ),
-        )
+        rule: marian.ours.decode(marian.sources, replace(beam, early_stopping=rule))
         for rule in ("true", "false", "never")
     }
     for one, other, least in (("true", "false", 30), ("false", "never", 10)):

@@ -101,9 +101,9 @@ async def watched(server: ServerProcess) -> tuple[Traffic, list[float]]:
 
 
 def test_memory_is_flat_after_warm_up(models: Path, tmp_path: Path) -> None:
-    with ServerProcess(models, tmp_path, "--log-level", "warning") as server:
+    # An engine that is restarted would hide its memory.
+    with ServerProcess(models, tmp_path, "--log-level", "warning").unharmed() as server:
         began = memory_mb(server)
-        engines = server.engines()
         traffic, samples = asyncio.run(watched(server))
         until(server.is_idle)
         print(
@@ -113,5 +113,3 @@ def test_memory_is_flat_after_warm_up(models: Path, tmp_path: Path) -> None:
         )
         assert traffic.answers > WARM + CALLERS and traffic.cancelled > 0
         assert growth_mb(samples) < TOLERANCE_MB
-        assert server.engines() == engines, "an engine was restarted, which hides its memory"
-        assert "Traceback" not in server.stderr

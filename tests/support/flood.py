@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ class Outcomes:
     sent: int = 0
     durations_s: list[float] = field(default_factory=list)
     """Durations of the answered calls."""
-    codes: dict[str, int] = field(default_factory=dict)
+    codes: Counter[str] = field(default_factory=Counter)
     """Status codes of the other calls."""
 
     @property
@@ -31,10 +32,8 @@ class Outcomes:
         return len(self.durations_s)
 
     def __add__(self, other: Outcomes) -> Outcomes:
-        codes = dict(self.codes)
-        for code, count in other.codes.items():
-            codes[code] = codes.get(code, 0) + count
-        return Outcomes(self.sent + other.sent, self.durations_s + other.durations_s, codes)
+        durations_s = self.durations_s + other.durations_s
+        return Outcomes(self.sent + other.sent, durations_s, self.codes + other.codes)
 
 
 def quantile(durations_s: list[float], share: float) -> float:
@@ -77,10 +76,8 @@ class Load:
             # Otherwise channels with the same target share a connection.
             own = [("grpc.use_local_subchannel_pool", 1)]
             channel = grpc.aio.insecure_channel(self._target, options=own)
-            self._connections[caller] = (
-                channel,
-                generation_pb2_grpc.GenerationServiceStub(channel),
-            )
+            stub = generation_pb2_grpc.GenerationServiceStub(channel)
+            self._connections[caller] = channel, stub
         return self._connections[caller]
 
     async def call(self, caller: str, outcomes: Outcomes) -> None:
@@ -91,8 +88,7 @@ class Load:
         try:
             await generation.Generate(request, timeout=_PATIENCE_S, metadata=((CALLER, caller),))
         except grpc.aio.AioRpcError as error:
-            code = error.code().name
-            outcomes.codes[code] = outcomes.codes.get(code, 0) + 1
+            outcomes.codes[error.code().name] += 1
         else:
             outcomes.durations_s.append(time.perf_counter() - began_s)
 

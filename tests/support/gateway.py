@@ -1,6 +1,5 @@
 """Starts ``seqserve gateway`` as an operator does, on a free port."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from .process import PATIENCE_S
+from .process import PATIENCE_S, own_environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +30,9 @@ class Gateway:
 def gateway_of(target: str, *options: str) -> Iterator[Gateway]:
     """Starts a gateway for a server; ends it as an operator does, and checks that it ends well."""
     command = [sys.executable, "-m", "seqserve", "gateway", "--target", target, "--port", "0"]
-    own = {name: value for name, value in os.environ.items() if not name.startswith("SEQSERVE_")}
+    own, pipe = own_environment(), subprocess.PIPE
     with subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own
+        [*command, *options], stdout=pipe, stderr=pipe, text=True, env=own
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         try:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .process import PATIENCE_S
+from .process import PATIENCE_S, own_environment
 
 
 class Job:
@@ -15,14 +15,15 @@ class Job:
         """Starts it; ``lines`` are its standard input."""
         folder.mkdir()
         self._out, self._err = folder / "out", folder / "err"
-        own = {name: text for name, text in os.environ.items() if not name.startswith("SEQSERVE_")}
         command = [sys.executable, "-m", "seqserve", "generate", "--target", target, *options]
         with (
             open(lines or os.devnull, "rb") as stdin,
             self._out.open("wb") as out,
             self._err.open("wb") as err,
         ):
-            self._process = subprocess.Popen(command, stdin=stdin, stdout=out, stderr=err, env=own)
+            self._process = subprocess.Popen(
+                command, stdin=stdin, stdout=out, stderr=err, env=own_environment()
+            )
 
     @property
     def answers(self) -> list[str]:

@@ -41,6 +41,11 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _READY = re.compile(r"seqserve ready on (\S+), metrics (http://\S+), models: .+")
 
 
+def own_environment() -> dict[str, str]:
+    """The variables of the test, none of which are a command's of ours."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SEQSERVE_")}
+
+
 def until(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Waits for a state that must come, and fails if it does not."""
     deadline_s, pause_s = time.monotonic() + patience_s, 0.01
@@ -124,9 +129,6 @@ class ServerProcess:
         command = [sys.executable, "-m", *program, "serve"]
         # The last of two flags wins.
         arguments = ["--model-repository", str(repository), *ports, *options]
-        own = {
-            name: value for name, value in os.environ.items() if not name.startswith("SEQSERVE_")
-        }
         self._stdout, self._stderr = folder / "stdout", folder / "stderr"
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
@@ -134,7 +136,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                env=own | dict(environment or {}),
+                env=own_environment() | dict(environment or {}),
                 process_group=0,
             )
         self.repository = repository
@@ -157,6 +159,15 @@ class ServerProcess:
         found = _addresses(self.stdout)
         assert found, f"it did not start: {self.stdout}{self.stderr}"
         self.target, self.metrics_url = found[0], found[1].removesuffix("/metrics")
+
+    @contextlib.contextmanager
+    def unharmed(self) -> Iterator[ServerProcess]:
+        """Checks, once it was used, that no engine was restarted; then stops it."""
+        with self:
+            engines = self.engines()
+            yield self
+            assert self.engines() == engines, "an engine was restarted"
+            self.stop()
 
     def signal_all(self, number: signal.Signals) -> None:
         """Signals every process of it, as a terminal does."""

@@ -2,6 +2,7 @@ import fcntl
 import json
 from pathlib import Path
 
+import pytest
 from tests.exported import is_current, keep
 
 
@@ -38,16 +39,15 @@ def test_an_export_whose_sources_changed_is_made_again(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "models" / "number").read_text() == "2"
 
 
-def test_an_export_whose_source_is_gone_is_not_current(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"), [("tests/exported.py", "tests/gone.py"), ("}", "")], ids=["gone", "broken"]
+)
+def test_an_export_without_its_source_or_its_stamp_is_not_current(
+    tmp_path: Path, before: str, after: str
+) -> None:
     keep(tmp_path, "a", Export())
     stamp = tmp_path / "a" / "sources.json"
-    stamp.write_text(stamp.read_text().replace("tests/exported.py", "tests/gone.py"))
-    assert not is_current(tmp_path / "a")
-
-
-def test_a_broken_stamp_is_not_current(tmp_path: Path) -> None:
-    keep(tmp_path, "a", Export())
-    (tmp_path / "a" / "sources.json").write_text("{")
+    stamp.write_text(stamp.read_text().replace(before, after))
     assert not is_current(tmp_path / "a")
 
 

@@ -4,34 +4,34 @@ import sys
 import pytest
 
 WALK = """
-import importlib, pkgutil, sys
-names = []
+import pkgutil
 package = importlib.import_module(sys.argv[1])
-for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-    if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
-    names.append(module.name)
-loaded = {name.partition(".")[0] for name in sys.modules}
-print(len(names), *sorted(loaded & set(sys.argv[2].split())))
+names = [name for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
+for name in names:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+count = len(names)
 """
 IMPORT = """
-import importlib, sys
 importlib.import_module(sys.argv[1])
-loaded = {name.partition(".")[0] for name in sys.modules}
-print(1, *sorted(loaded & set(sys.argv[2].split())))
+count = 1
 """
 HELP = """
-import contextlib, importlib, io, sys
+import contextlib, io
 module, _, function = sys.argv[1].partition(":")
 with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
     getattr(importlib.import_module(module), function or "main")(["--help"])
+count = shown.getvalue().count("usage: seqserve ")
+"""
+REPORT = """
 loaded = {name.partition(".")[0] for name in sys.modules}
-print(shown.getvalue().count("usage: seqserve "), *sorted(loaded & set(sys.argv[2].split())))
+print(count, *sorted(loaded & set(sys.argv[2].split())))
 """
 
 
 def loaded(script: str, package: str, banned: str) -> tuple[int, list[str]]:
-    command = [sys.executable, "-c", script, package, banned]
+    program = f"import importlib, sys\n{script}\n{REPORT}"
+    command = [sys.executable, "-c", program, package, banned]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     return int(output[0]), output[1:]
 
@@ -43,21 +43,16 @@ def test_client_loads_nothing_heavy(script: str) -> None:
 
 
 def test_no_module_of_the_server_loads_torch_or_onnx() -> None:
-    modules, found = loaded(
-        WALK, "seqserve_server", "torch onnx onnxscript seqserve_model seqserve_export"
-    )
+    banned = "torch onnx onnxscript seqserve_model seqserve_export"
+    modules, found = loaded(WALK, "seqserve_server", banned)
     assert modules > 20
     assert found == []
 
 
-def test_what_serves_calls_loads_nothing_that_runs_models() -> None:
-    """That is for the engines' processes alone."""
-    assert loaded(IMPORT, "seqserve_server.serve.app", "numpy onnxruntime torch")[1] == []
-
-
-def test_what_traces_is_loaded_only_where_it_is_wanted() -> None:
-    modules, found = loaded(IMPORT, "seqserve_server.serve.app", "opentelemetry")
-    assert (modules, found) == (1, [])
+def test_what_serves_calls_loads_nothing_that_runs_models_or_traces() -> None:
+    """Models are for the engines' processes alone, tracing for who wants it."""
+    banned = "numpy onnxruntime torch opentelemetry"
+    assert loaded(IMPORT, "seqserve_server.serve.app", banned) == (1, [])
 
 
 def test_model_loads_no_onnx() -> None:

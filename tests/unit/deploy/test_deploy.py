@@ -3,20 +3,20 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from tests.unit.deploy.test_pages import metric_names
 
 from seqserve.arguments import MAX_MESSAGE_BYTES
 from seqserve.option_values import variable_of
 from seqserve.options import parse
 from seqserve_gateway.command import GatewayOptions
-from seqserve_gateway.endpoint import Metrics as HttpMetrics
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.telemetry.metrics import Metrics
+
+Manifest = dict[str, Any]
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -33,28 +33,19 @@ DEFAULTS = ServeOptions()
 LEAST_MARGIN_S = 10
 
 
-@pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    services: dict[str, Any] = yaml.safe_load(COMPOSE_TEXT)["services"]
-    return services
-
-
-@pytest.fixture(scope="module")
-def base() -> dict[str, Any]:
-    """The manifests that the chart gives for Kubernetes, by kind."""
-    return {part["kind"]: part for part in yaml.safe_load_all(KUBERNETES)}
-
-
-@pytest.fixture(scope="module")
-def deployment(base: dict[str, Any]) -> dict[str, Any]:
-    spec: dict[str, Any] = base["Deployment"]["spec"]["template"]["spec"]
-    return spec
-
-
-@pytest.fixture(scope="module")
-def rules() -> list[dict[str, Any]]:
-    groups = yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"]
-    return [rule for group in groups for rule in group["rules"]]
+COMPOSE: Manifest = yaml.safe_load(COMPOSE_TEXT)["services"]
+GUARDED: Manifest = yaml.safe_load(COMPOSE_TLS.read_text())["services"]
+BASE: Manifest = {part["kind"]: part for part in yaml.safe_load_all(KUBERNETES)}
+"""The manifests that the chart gives for Kubernetes, by kind."""
+DEPLOYMENT: Manifest = BASE["Deployment"]["spec"]["template"]["spec"]
+SCRAPES = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+RULES: list[Manifest] = [
+    rule
+    for group in yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
+ALERTS = [rule for rule in RULES if "alert" in rule]
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 
 
 @pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE_TEXT, KUBERNETES])
@@ -65,25 +56,24 @@ def test_every_variable_that_is_named_exists(text: str) -> None:
     assert named <= options | COMPOSE_OWN
 
 
-@pytest.mark.parametrize("text", [COMPOSE_TEXT, COMPOSE_TLS.read_text()], ids=["alone", "with tls"])
-def test_compose_hands_only_options_to_its_services(text: str) -> None:
-    services = yaml.safe_load(text)["services"]
+@pytest.mark.parametrize("services", [COMPOSE, GUARDED], ids=["alone", "with tls"])
+def test_compose_hands_only_options_to_its_services(services: Manifest) -> None:
     for service, options in (("server", ServeOptions), ("gateway", GatewayOptions)):
         known = {variable_of(field.name) for field in dataclasses.fields(options)}
         assert set(services[service].get("environment", ())) <= known
 
 
-def test_what_the_guide_tells_to_set_passes_through_compose(compose: dict[str, Any]) -> None:
+def test_what_the_guide_tells_to_set_passes_through_compose() -> None:
     rows = re.findall(r"^\| (`SEQSERVE_.+?) \|", DEPLOY_GUIDE, re.MULTILINE)
     listed = {variable for row in rows for variable in re.findall(r"SEQSERVE_[A-Z_]+", row)}
-    passed = compose["server"]["environment"]
+    passed = COMPOSE["server"]["environment"]
     assert listed - set(passed) == {"SEQSERVE_DRAIN_TIMEOUT_S"}
     assert all(value.startswith(f"${{{name}:-") for name, value in passed.items())
 
 
 @pytest.mark.parametrize("service", ["server", "gateway", "prometheus", "grafana"])
-def test_containers_have_no_rights_they_do_not_need(compose: dict[str, Any], service: str) -> None:
-    settings = compose[service]
+def test_containers_have_no_rights_they_do_not_need(service: str) -> None:
+    settings = COMPOSE[service]
     assert settings["read_only"] is True
     assert settings["cap_drop"] == ["ALL"]
     assert settings["security_opt"] == ["no-new-privileges:true"]
@@ -91,55 +81,41 @@ def test_containers_have_no_rights_they_do_not_need(compose: dict[str, Any], ser
     assert not {"privileged", "cap_add", "network_mode", "pid"} & set(settings)
 
 
-def test_compose_publishes_on_loopback_only(compose: dict[str, Any]) -> None:
-    published = [port for service in compose.values() for port in service["ports"]]
+def test_compose_publishes_on_loopback_only() -> None:
+    published = [port for service in COMPOSE.values() for port in service["ports"]]
     assert published
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_ports_are_the_defaults_of_the_server(compose: dict[str, Any]) -> None:
+def test_ports_are_the_defaults_of_the_server() -> None:
     ports = [str(DEFAULTS.port), str(DEFAULTS.metrics_port)]
     assert f"EXPOSE {' '.join(ports)}\n" in DOCKERFILE
-    assert [port.rpartition(":")[2] for port in compose["server"]["ports"]] == ports
-    scrape = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"][0]
-    assert scrape["dns_sd_configs"][0]["port"] == DEFAULTS.metrics_port
-    assert scrape["dns_sd_configs"][0]["names"] == ["server"]
+    assert [port.rpartition(":")[2] for port in COMPOSE["server"]["ports"]] == ports
+    [scraped] = SCRAPES[0]["dns_sd_configs"]
+    assert (scraped["port"], scraped["names"]) == (DEFAULTS.metrics_port, ["server"])
 
 
-def test_what_listens_to_all_says_that_it_means_it(
-    compose: dict[str, Any], base: dict[str, Any]
-) -> None:
+def test_what_listens_to_all_says_that_it_means_it() -> None:
     assert "SEQSERVE_HOST=0.0.0.0" in DOCKERFILE
     assert "SEQSERVE_INSECURE=true" in DOCKERFILE
-    insecure = compose["server"]["environment"]["SEQSERVE_INSECURE"]
+    insecure = COMPOSE["server"]["environment"]["SEQSERVE_INSECURE"]
     assert insecure == "${SEQSERVE_INSECURE:-true}"
-    assert base["ConfigMap"]["data"]["SEQSERVE_INSECURE"] == "true"
-    guarded = yaml.safe_load(COMPOSE_TLS.read_text())["services"]
-    assert guarded["server"]["environment"]["SEQSERVE_INSECURE"] == "false"
+    assert BASE["ConfigMap"]["data"]["SEQSERVE_INSECURE"] == "true"
+    assert GUARDED["server"]["environment"]["SEQSERVE_INSECURE"] == "false"
 
 
-def test_all_listen_at_one_address_which_a_value_changes(
-    compose: dict[str, Any], base: dict[str, Any]
-) -> None:
-    variables = compose["server"]["environment"]
-    assert (
-        variables["SEQSERVE_HOST"]
-        == "${SEQSERVE_HOST:-0.0.0.0}"
-        == compose["gateway"]["command"][2]
-    )
+def test_all_listen_at_one_address_which_a_value_changes() -> None:
+    variables, command = COMPOSE["server"]["environment"], COMPOSE["gateway"]["command"]
+    assert variables["SEQSERVE_HOST"] == command[2] == "${SEQSERVE_HOST:-0.0.0.0}"
     assert variables["SEQSERVE_METRICS_HOST"] == "${SEQSERVE_METRICS_HOST:-0.0.0.0}"
-    assert base["ConfigMap"]["data"]["SEQSERVE_HOST"] == "0.0.0.0"
+    assert BASE["ConfigMap"]["data"]["SEQSERVE_HOST"] == "0.0.0.0"
     values = yaml.safe_load((ROOT / "deploy/helm/seqserve/values.yaml").read_text())
     assert values["host"] == "0.0.0.0"
 
 
-def test_no_variables_of_a_service_called_seqserve_reach_the_server(
-    deployment: dict[str, Any],
-) -> None:
-    predictor = yaml.safe_load((ROOT / "deploy/kserve/service.yaml").read_text())["spec"][
-        "predictor"
-    ]
-    assert predictor["enableServiceLinks"] is deployment["enableServiceLinks"] is False
+def test_no_variables_of_a_service_called_seqserve_reach_the_server() -> None:
+    spec = yaml.safe_load((ROOT / "deploy/kserve/service.yaml").read_text())["spec"]
+    assert spec["predictor"]["enableServiceLinks"] is DEPLOYMENT["enableServiceLinks"] is False
 
 
 def test_examples_take_answers_as_large_as_the_client_does() -> None:
@@ -149,13 +125,13 @@ def test_examples_take_answers_as_large_as_the_client_does() -> None:
     assert f"-max-msg-sz {MAX_MESSAGE_BYTES}`" in (examples / "grpcurl.md").read_text()
 
 
-def test_compose_mounts_models_where_the_image_looks(compose: dict[str, Any]) -> None:
+def test_compose_mounts_models_where_the_image_looks() -> None:
     assert "SEQSERVE_MODEL_REPOSITORY=/models" in DOCKERFILE
-    assert compose["server"]["volumes"] == ["${SEQSERVE_MODEL_REPOSITORY:-./models}:/models:ro"]
+    assert COMPOSE["server"]["volumes"] == ["${SEQSERVE_MODEL_REPOSITORY:-./models}:/models:ro"]
 
 
-def test_gateway_of_compose_starts_in_front_of_the_server(compose: dict[str, Any]) -> None:
-    gateway = compose["gateway"]
+def test_gateway_of_compose_starts_in_front_of_the_server() -> None:
+    gateway = COMPOSE["gateway"]
     name, *arguments = gateway["command"]
     arguments = [re.sub(r"\$\{\w+:-(.*)\}", r"\1", argument) for argument in arguments]
     options = parse(GatewayOptions, arguments, prog=name, description="", environ={})
@@ -164,29 +140,28 @@ def test_gateway_of_compose_starts_in_front_of_the_server(compose: dict[str, Any
     assert options.insecure and options.host == "0.0.0.0"
     assert [published.rpartition(":")[2] for published in gateway["ports"]] == [port]
     assert f":{port}/readyz" in gateway["healthcheck"]["test"][-1]
-    extra = compose["server"]["build"]["args"]["EXTRA"].removesuffix("}").rpartition(":-")[2]
+    extra = COMPOSE["server"]["build"]["args"]["EXTRA"].removesuffix("}").rpartition(":-")[2]
     assert "gateway" in extra.split(",")
-    scrape = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"][1]
-    assert scrape["dns_sd_configs"][0]["port"] == options.port
+    assert SCRAPES[1]["dns_sd_configs"][0]["port"] == options.port
 
 
-def test_there_is_time_to_drain(compose: dict[str, Any], deployment: dict[str, Any]) -> None:
+def test_there_is_time_to_drain() -> None:
     least_s = DEFAULTS.drain_timeout_s + LEAST_MARGIN_S
     assert GatewayOptions().drain_timeout_s <= DEFAULTS.drain_timeout_s
     for service in ("server", "gateway"):
-        assert float(compose[service]["stop_grace_period"].removesuffix("s")) >= least_s
-    assert deployment["terminationGracePeriodSeconds"] >= least_s
+        assert float(COMPOSE[service]["stop_grace_period"].removesuffix("s")) >= least_s
+    assert DEPLOYMENT["terminationGracePeriodSeconds"] >= least_s
 
 
-def test_kubernetes_probes_what_the_server_offers(deployment: dict[str, Any]) -> None:
-    [server] = deployment["containers"]
+def test_kubernetes_probes_what_the_server_offers() -> None:
+    [server] = DEPLOYMENT["containers"]
     for probe in ("startupProbe", "readinessProbe"):
         # Kubernetes' gRPC probes do not support TLS.
         assert server[probe]["httpGet"] == {"path": "/readyz", "port": "metrics"}
     assert server["livenessProbe"]["httpGet"]["path"] == "/healthz"
     ports = {port["name"]: port["containerPort"] for port in server["ports"]}
     assert ports == {"grpc": DEFAULTS.port, "metrics": DEFAULTS.metrics_port}
-    assert deployment["securityContext"]["runAsNonRoot"] is True
+    assert DEPLOYMENT["securityContext"]["runAsNonRoot"] is True
     # The server counts the cores of its limit itself.
     assert server["resources"]["limits"]["cpu"] == server["resources"]["requests"]["cpu"]
 
@@ -207,25 +182,22 @@ def test_what_the_image_copies_is_in_the_build_context() -> None:
     assert [source for source in copied if not (ROOT / source).exists()] == []
 
 
-def test_rules_name_metrics_that_server_and_gateway_have(rules: list[dict[str, Any]]) -> None:
-    recorded = {rule["record"] for rule in rules if "record" in rule}
-    there = set(_metric_names())
+def test_rules_name_metrics_that_server_and_gateway_have() -> None:
     used = set()
-    for rule in rules:
+    for rule in RULES:
         # Names of recording rules contain a colon and do not match.
         names = re.findall(r"(?<![:\w])seqserve_\w+(?![:\w])", _without_labels(rule["expr"]))
         used |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
-    assert used <= there
     assert used
-    referred = {name for rule in rules for name in re.findall(r"\w+:\w+:\w+", rule["expr"])}
-    assert referred <= recorded
+    assert used <= metric_names()
+    referred = {name for rule in RULES for name in re.findall(r"\w+:\w+:\w+", rule["expr"])}
+    assert referred <= RECORDED
 
 
-def test_the_guide_lists_every_alert_and_metrics_that_exist(rules: list[dict[str, Any]]) -> None:
-    alerts = {rule["alert"] for rule in rules if "alert" in rule}
+def test_the_guide_lists_every_alert_and_metrics_that_exist() -> None:
+    alerts = {rule["alert"] for rule in ALERTS}
     assert alerts == set(re.findall(r"^\| `(Seqserve\w+)` \|", DEPLOY_GUIDE, re.MULTILINE))
-    recorded = {rule["record"] for rule in rules if "record" in rule}
-    assert set(re.findall(r"`(\w+:\w+:\w+)`", DEPLOY_GUIDE)) <= recorded
+    assert set(re.findall(r"`(\w+:\w+:\w+)`", DEPLOY_GUIDE)) <= RECORDED
 
 
 @pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
@@ -239,7 +211,7 @@ def test_every_panel_says_what_to_read_from_it_and_asks_the_chosen_source(file: 
         assert panel["datasource"]["uid"] == "${datasource}"
 
 
-def test_every_alert_says_what_to_do_and_is_tried(rules: list[dict[str, Any]]) -> None:
+def test_every_alert_says_what_to_do_and_is_tried() -> None:
     tests = yaml.safe_load((PROMETHEUS / "rules_test.yml").read_text())["tests"]
     tried = {
         case["alertname"]
@@ -247,9 +219,8 @@ def test_every_alert_says_what_to_do_and_is_tried(rules: list[dict[str, Any]]) -
         for case in test.get("alert_rule_test", [])
         if case["exp_alerts"]
     }
-    alerts = [rule for rule in rules if "alert" in rule]
-    assert {rule["alert"] for rule in alerts} == tried
-    assert all(rule["annotations"]["action"] for rule in alerts)
+    assert {rule["alert"] for rule in ALERTS} == tried
+    assert all(rule["annotations"]["action"] for rule in ALERTS)
 
 
 @pytest.mark.skipif(
@@ -278,14 +249,6 @@ def test_the_probe_of_the_image_exists() -> None:
     [command] = re.findall(r"^ +CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
     assert json.loads(command) == ["python", "-m", "seqserve_server.front.healthcheck"]
     assert (ROOT / "server" / "seqserve_server" / "front" / "healthcheck.py").exists()
-
-
-def _metric_names() -> Iterator[str]:
-    metrics = Metrics()
-    metrics.show_calls_never_accepted(int)
-    for registry in (metrics.registry, HttpMetrics().registry):
-        for family in registry.collect():
-            yield f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def _without_labels(expression: str) -> str:

@@ -3,6 +3,7 @@ import dataclasses
 import functools
 import importlib
 import io
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,27 +25,16 @@ SERVER = ROOT / "server/seqserve_server"
 MODEL = ROOT / "model/seqserve_model"
 BASES = (ROOT, SERVER, MODEL, ROOT / "tests", ROOT / "tests/unit/model")
 """Folders that pages may leave out of a path."""
+OTHERS = ("tests/PROMISES.md", "RE*.md")
 PAGES = sorted(
     page
-    for pattern in (
-        "docs/**/*.md",
-        "[!.]*/README.md",
-        "deploy/*/README.md",
-        "tests/PROMISES.md",
-        "RE*.md",
-    )
+    for pattern in ("docs/**/*.md", "[!.]*/README.md", "deploy/*/README.md", *OTHERS)
     for page in ROOT.glob(pattern)
 )
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 FOREIGN_FLAGS = {
-    *(
-        "--build-arg",
-        "--enable-feature",
-        "--gpus",
-        "--pids-limit",
-        "--secret",
-    ),  # Docker, Prometheus
-    *("--strict", "--streaming"),  # pip-audit, perf_analyzer
+    *("--build-arg", "--gpus", "--pids-limit", "--secret"),  # Docker
+    *("--enable-feature", "--strict", "--streaming"),  # Prometheus, pip-audit, perf_analyzer
 }
 FOREIGN_VARIABLES = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}  # Compose
 FOREIGN_VARIABLES |= {"SEQSERVE_SOAK_S", "SEQSERVE_CHAOS_S"}  # tests
@@ -71,14 +61,9 @@ PAST = ("models/README.md", "recipes/README.md", "docs/training.md", "docs/bench
 def find(name: str) -> Path | None:
     """Finds the file that a page names."""
     direct = (base / name for base in BASES if (base / name).exists())
-    return next(direct, None) or next(
-        (
-            file
-            for folder in ("tests", "model", "recipes", "server")
-            for file in (ROOT / folder).rglob(name)
-        ),
-        None,
-    )
+    folders = (ROOT / folder for folder in ("tests", "model", "recipes", "server"))
+    found = (file for folder in folders for file in folder.rglob(name))
+    return next(itertools.chain(direct, found), None)
 
 
 @functools.cache
@@ -161,21 +146,26 @@ def test_every_option_and_variable_exists(page: str) -> None:
     assert named <= variables | FOREIGN_VARIABLES | {"SEQSERVE_TOKEN"}
 
 
-@pages
-def test_every_metric_exists(page: str) -> None:
+@functools.cache
+def metric_names() -> set[str]:
+    """Names the metrics of servers and gateways."""
     metrics = Metrics()
     metrics.show_answers(int, int)
     metrics.show_loaded_bytes(int)
     metrics.show_calls_never_accepted(int)
     metrics.calls.register(Usage())
     families = [*metrics.registry.collect(), *HttpMetrics().registry.collect()]
-    known = {
+    return {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in (*families, *process_families("front", [], ["front"]))
     }
+
+
+@pages
+def test_every_metric_exists(page: str) -> None:
     named = re.findall(r"(?<![:\w])seqserve_[a-z_]+(?![:\w./])", TEXTS[page])
     packages = {path.name for path in ROOT.glob("*/seqserve_*")}
-    assert set(named) - packages <= known
+    assert set(named) - packages <= metric_names()
 
 
 @pages
@@ -231,14 +221,12 @@ def test_something_listens_on_every_port() -> None:
 
 
 def test_every_double_is_in_its_file() -> None:
-    rows = re.findall(
-        r"^\| (`.+?`.*?) \| (`[\w/.]+\.py`.*?) \|", TEXTS["tests/README.md"], re.MULTILINE
-    )
+    row = r"(?m)^\| (`.+?`.*?) \| (`[\w/.]+\.py`.*?) \|"
+    rows = re.findall(row, TEXTS["tests/README.md"])
     assert rows
     for doubles, files in rows:
-        text = "".join(
-            (ROOT / "tests" / file).read_text("utf-8") for file in re.findall(r"[\w/]+\.py", files)
-        )
+        paths = (ROOT / "tests" / file for file in re.findall(r"[\w/]+\.py", files))
+        text = "".join(path.read_text("utf-8") for path in paths)
         names = re.findall(r"`(\w+)(?:\(\))?`", doubles)
         assert [name for name in names if name not in text] == [], files
 

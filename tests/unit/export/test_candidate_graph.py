@@ -16,9 +16,9 @@ from tests.examples import examples
 from tests.exported import Exporter
 from tests.graph_nodes import nodes_of
 from tests.step_graphs import with_gathering_steps
+from tests.unit.export.conftest import opened
 
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.packing import CrossKV
 from seqserve_server.engine.runtime import Runtime
@@ -51,9 +51,7 @@ def pair(
     folder: Path = request.getfixturevalue(ARTIFACTS[request.param])
     traced, place = exporter.traced_decoder(request.param), tmp_path_factory.mktemp("steps") / "1"
     folders = with_gathering_steps(folder, traced, place), folder
-    gathers, is_given = (
-        Runtime(each, Manifest.load(each), Provider.CPU, threads=1) for each in folders
-    )
+    gathers, is_given = map(opened, folders)
     assert is_given.candidate_tables and not gathers.candidate_tables
     return Pair(gathers, is_given)
 
@@ -140,15 +138,13 @@ def test_no_step_gathers_or_turns_numbers_of_candidates(
     )
     assert not [node for node in nodes_of(after) if "allowed_tokens" in node.input[1:]]
     names = [value.name for value in before.input]
-    assert [value.name for value in after.input] == [
-        *(*names, "allowed_rows"),
-        *("kept_0", "kept_1", "kept_2"),
-    ]
+    more = ["allowed_rows", "kept_0", "kept_1", "kept_2"]
+    assert [value.name for value in after.input] == names + more
     assert list(after.output) == list(before.output)
 
 
 def test_numbers_of_candidates_are_those_of_the_weights(tiny_artifact: Path) -> None:
-    runtime = Runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, 1)
+    runtime = opened(tiny_artifact)
     [table] = runtime.candidate_tables
     tokens = np.random.default_rng(1).integers(0, 384, (3, 64))
     [found] = runtime.candidate_weights(tokens)
@@ -165,7 +161,7 @@ def test_a_product_of_eight_bits_sums_integers(tiny_int8_artifact: Path) -> None
     products = [node for node in nodes_of(graph) if "kept_0" in node.input]
     # One of steps without any other row, and one of others.
     assert [(node.op_type, len(node.input)) for node in products] == [("MatMulInteger", 2)] * 2
-    runtime = Runtime(tiny_int8_artifact, Manifest.load(tiny_int8_artifact), Provider.CPU, 1)
+    runtime = opened(tiny_int8_artifact)
     tokens = np.random.default_rng(1).integers(0, 384, (3, 64))
     weights, _, zero_sums = runtime.candidate_weights(tokens)
     expected = MIDDLE * weights.sum(axis=1, keepdims=True, dtype=np.int32)
@@ -175,5 +171,4 @@ def test_a_product_of_eight_bits_sums_integers(tiny_int8_artifact: Path) -> None
 def test_half_floats_are_gathered_by_each_step(tiny_fp16_artifact: Path) -> None:
     names = Manifest.load(tiny_fp16_artifact).files
     assert not {"candidates.onnx", "draft.onnx"} & names.keys()
-    runtime = Runtime(tiny_fp16_artifact, Manifest.load(tiny_fp16_artifact), Provider.CPU, 1)
-    assert runtime.candidate_tables == []
+    assert opened(tiny_fp16_artifact).candidate_tables == []

@@ -74,6 +74,12 @@ def test_folder_without_versions_is_named(tmp_path: Path) -> None:
         list(upgrade(tmp_path))
 
 
+def with_another_answer(manifest: bytes) -> bytes:
+    values = json.loads(manifest)
+    values["self_test"]["target"] = "Something else."
+    return json.dumps(values).encode()
+
+
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
@@ -81,6 +87,7 @@ def test_folder_without_versions_is_named(tmp_path: Path) -> None:
         ("decoder.onnx", lambda data: data[:-1] + b"x", "decoder.onnx: sha256 is"),
         ("manifest.json", lambda data: data[1:], "manifest.json: .*not JSON|cannot be read"),
         ("manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), "format is 1"),
+        ("manifest.json", with_another_answer, "self_test"),
     ],
 )
 def test_damaged_version_stays_as_it_is(
@@ -92,17 +99,6 @@ def test_damaged_version_stays_as_it_is(
         list(upgrade(earlier))
     assert contents(earlier) == before
     assert [each.name for each in earlier.parent.iterdir()] == ["2"]
-
-
-def test_version_that_answers_otherwise_is_not_replaced(earlier: Path) -> None:
-    path = earlier / "manifest.json"
-    values = json.loads(path.read_text())
-    values["self_test"]["target"] = "Something else."
-    path.write_text(json.dumps(values))
-    before = contents(earlier)
-    with pytest.raises(ArtifactError, match="self_test"):
-        list(upgrade(earlier))
-    assert contents(earlier) == before
 
 
 def test_version_is_back_where_the_new_one_cannot_take_its_place(
@@ -123,11 +119,8 @@ def test_version_is_back_where_the_new_one_cannot_take_its_place(
 
 
 def opened(decoder: onnx.ModelProto) -> ort.InferenceSession:
-    manifest = Manifest.load(SHIPPED)
-    graph = decoder.SerializeToString()
-    return open_session(
-        SHIPPED, "decoder.onnx", manifest, Provider.CPU, 1, packs=False, graph=graph
-    )
+    given = SHIPPED, "decoder.onnx", Manifest.load(SHIPPED), Provider.CPU, 1
+    return open_session(*given, packs=False, graph=decoder.SerializeToString())
 
 
 def decoders() -> tuple[onnx.ModelProto, onnx.ModelProto]:
@@ -191,7 +184,6 @@ def test_only_the_mask_has_another_place() -> None:
 
 def test_masks_before_branches_stay_where_they_are() -> None:
     _, moved = decoders()
-    again = onnx.ModelProto()
-    again.CopyFrom(moved)
-    mask_before_branches(again)
-    assert again == moved
+    before = moved.SerializeToString()
+    mask_before_branches(moved)
+    assert moved.SerializeToString() == before

@@ -6,29 +6,24 @@ import pytest
 import torch
 from tests.reference import Reference
 from tests.reference_log_probs import ReferenceLogProbs
-from tests.step_graphs import steps_only
+from tests.unit.export.conftest import opened
 from tests.unit.export.test_graphs import (
     OPTIONS,
     QUICK,
     SHAPES,
+    Exported,
     answers_of,
     make_model,
     make_sources,
 )
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description
 from seqserve_export.fp16_conversion import dtype_of, halve
-from seqserve_export.pipeline import write_artifact
 from seqserve_export.quantization import precision_of
 from seqserve_export.tolerance import TOLERANCES
 from seqserve_model.config import DecoderCell, PositionScheme
 from seqserve_model.transformer import Transformer
-from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.runtime import Runtime
-from seqserve_server.text.tokenizer import Tokenizer
 
 SOURCE, LENGTHS = torch.tensor([[5, 6, 7, 2]]), torch.tensor([4])
 TARGET = torch.tensor([[1, 8, 9]])
@@ -84,8 +79,7 @@ def test_candidates_have_the_logits_of_the_whole_vocabulary_but_for_rounding(
     tiny_fp16_artifact: Path,
 ) -> None:
     """The CPU multiplies them by another kernel, of fp32, and rounds the result."""
-    manifest = Manifest.load(tiny_fp16_artifact)
-    runtime = Runtime(tiny_fp16_artifact, manifest, Provider.CPU, threads=1)
+    runtime = opened(tiny_fp16_artifact)
     cache, tokens = SlotCache(runtime, 2), np.arange(4, 100)
     for row in range(2):
         cache.join(row, runtime.encode([[5, 6, 7, 2]]), 0)
@@ -101,14 +95,10 @@ def test_candidates_have_the_logits_of_the_whole_vocabulary_but_for_rounding(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.parity) for name in HALVED],
 )
-def test_exported_halves_equal_torch(
-    name: str, tmp_path: Path, tiny_tokenizer: Tokenizer, tiny_description: Description
-) -> None:
+def test_exported_halves_equal_torch(name: str, exported: Exported) -> None:
     model = halve(make_model(**SHAPES[name]))
-    with steps_only():
-        folder = write_artifact(lambda: model, tiny_tokenizer, tmp_path, tiny_description, None)
     same = 0
-    for source, answer in zip(make_sources(), answers_of(folder), strict=True):
+    for source, answer in zip(make_sources(), answers_of(exported(model)), strict=True):
         ought = Reference(ReferenceLogProbs(model, source, OPTIONS))
         if answer.best.token_ids == ought.answer.best.token_ids:
             same += 1

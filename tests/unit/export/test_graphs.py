@@ -1,6 +1,6 @@
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,10 @@ from tests.random_weights import random_model
 from tests.reference import Reference
 from tests.reference_log_probs import ReferenceLogProbs
 from tests.rounding import assert_close, path_terms, rounding
-from tests.step_graphs import steps_only
+from tests.unit.export.conftest import opened
 
-from seqserve_export.artifact import Description
 from seqserve_export.calibration import calibrate
 from seqserve_export.options import Caches, Scales
-from seqserve_export.pipeline import write_artifact
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import (
     Activation,
@@ -27,14 +25,13 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import AttentionRecord, Transformer
-from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.text.tokenizer import Tokenizer
+
+Exported = Callable[[Transformer], Path]
 
 VOCABULARY_SIZE, EOS = 384, 2
 
@@ -166,12 +163,6 @@ def make_model(**changes: Any) -> Transformer:
     return random_model(TransformerConfig(**shape | changes))
 
 
-@pytest.fixture
-def without_scorer() -> Iterator[None]:
-    with steps_only():
-        yield
-
-
 def make_sources() -> list[list[int]]:
     draw = random.Random(5)
     return [
@@ -193,7 +184,7 @@ def answers_of(folder: Path) -> list[Finished]:
 
 
 def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
-    runtime = Runtime(folder, Manifest.load(folder), Provider.CPU, threads=1)
+    runtime = opened(folder)
     sources = make_sources()[-5:]
     cache, memory = SlotCache(runtime, len(sources)), runtime.encode(sources)
     for row in range(len(sources)):
@@ -220,15 +211,9 @@ def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
         for name, shape in SHAPES.items()
     ],
 )
-@pytest.mark.usefixtures("without_scorer")
-def test_exported_steps_equal_torch(
-    shape: dict[str, Any], tmp_path: Path, tiny_tokenizer: Tokenizer, tiny_description: Description
-) -> None:
+def test_exported_steps_equal_torch(shape: dict[str, Any], exported: Exported) -> None:
     model = make_model(**shape)
-    folder = write_artifact(
-        lambda: model, tiny_tokenizer, tmp_path, tiny_description, held_out=None
-    )
-    ties = 0
+    folder, ties = exported(model), 0
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
         ought = Reference(ReferenceLogProbs(model, source, OPTIONS))
         if ought.margin < 1e-4:
@@ -279,17 +264,11 @@ def test_integers_of_the_tiny_artifacts_equal_torch(
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ROUNDINGS)
-@pytest.mark.usefixtures("without_scorer")
-def test_exported_integers_equal_torch(
-    name: str, tmp_path: Path, tiny_tokenizer: Tokenizer, tiny_description: Description
-) -> None:
+def test_exported_integers_equal_torch(name: str, exported: Exported) -> None:
     """As the two above, for other shapes: a minute, so it runs with the longer tests."""
     whole = make_model(**SHAPES[name])
     model = quantize(whole, calibrate(whole, make_sources()), *ROUNDINGS[name])
-    folder = write_artifact(
-        lambda: model, tiny_tokenizer, tmp_path, tiny_description, held_out=None
-    )
-    assert_integers_equal(model, folder)
+    assert_integers_equal(model, exported(model))
 
 
 @pytest.mark.parity
@@ -297,9 +276,7 @@ def test_last_word_of_a_rounded_memory_is_what_was_kept_of_it(
     tiny_row_scaled_artifact: Path, tiny_calibration: Calibration
 ) -> None:
     """It is written once more where it is: were it rounded otherwise, a row would change."""
-    manifest = Manifest.load(tiny_row_scaled_artifact)
-    runtime = Runtime(tiny_row_scaled_artifact, manifest, Provider.CPU, threads=1)
-    memory = runtime.encode([[5, 6, 7, EOS], [8, EOS]])
+    memory = opened(tiny_row_scaled_artifact).encode([[5, 6, 7, EOS], [8, EOS]])
     largest = tiny_calibration.caches["decoder_layers.0.cross_attention"]
     for kept, last, most in zip(memory.packed, memory.last, largest, strict=True):
         scale = most.numpy().reshape(-1) / 127  # [W]
@@ -311,6 +288,7 @@ def test_last_word_of_a_rounded_memory_is_what_was_kept_of_it(
 SOURCE = torch.tensor([[5, 6, 7, 8, EOS], [9, 10, EOS, 0, 0]])
 LENGTHS = torch.tensor([5, 3])
 TARGET = torch.tensor([[1, 30, 40, 50, EOS], [1, 60, 70, EOS, 0]])
+GIVEN = SOURCE.numpy(), LENGTHS.numpy().astype(np.int32), TARGET.numpy()
 
 
 @pytest.fixture(scope="module", params=["tiny", "tiny_ssru"])
@@ -320,15 +298,13 @@ def model_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def scorer(request: pytest.FixtureRequest, model_name: str) -> Runtime:
-    folder = request.getfixturevalue(f"{model_name}_artifact")
-    return Runtime(folder, Manifest.load(folder), Provider.CPU, threads=1)
+    return opened(request.getfixturevalue(f"{model_name}_artifact"))
 
 
 @pytest.fixture(scope="module")
 def scored(scorer: Runtime) -> list[np.ndarray]:
     outputs = ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]
-    lengths = LENGTHS.numpy().astype(np.int32)
-    return scorer.score(SOURCE.numpy(), lengths, TARGET.numpy(), outputs)
+    return scorer.score(*GIVEN, outputs)
 
 
 @pytest.fixture(scope="module")
@@ -366,7 +342,5 @@ def test_scorer_attention_equals_torch(exact_model: Transformer, scored: list[np
 
 
 def test_one_output_is_computed_alone(scorer: Runtime, scored: list[np.ndarray]) -> None:
-    [log_probabilities] = scorer.score(
-        SOURCE.numpy(), LENGTHS.numpy().astype(np.int32), TARGET.numpy(), ["log_probabilities"]
-    )
+    [log_probabilities] = scorer.score(*GIVEN, ["log_probabilities"])
     np.testing.assert_array_equal(log_probabilities, scored[0])

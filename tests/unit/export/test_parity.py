@@ -1,4 +1,5 @@
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,29 @@ from seqserve_server.artifact.records import SelfTest, Verification
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.engine.local_engine import LocalEngine
 
-
-def compare(
-    model: Transformer,
-    folder: Path,
-    pairs: list[Pair],
-    original: Transformer | None = None,
-    **options: Any,
-) -> Verification:
-    open_original = None if original is None else lambda: original
-    held_out = HeldOut(pairs=pairs, **{"name": "sentences.tsv", **options})
-    return verify(lambda: model, folder, held_out, open_original).verification
+Compare = Callable[..., Verification]
 
 
 @pytest.fixture(scope="module")
-def verification(tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]) -> Verification:
-    return compare(tiny_model, tiny_artifact, pairs)
+def compare(tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]) -> Compare:
+    """Compares a model with an artifact; the tiny ones, if nothing else is given."""
+
+    def compare(
+        model: Transformer = tiny_model,
+        folder: Path = tiny_artifact,
+        original: Transformer | None = None,
+        **options: Any,
+    ) -> Verification:
+        open_original = None if original is None else lambda: original
+        held_out = HeldOut(**{"name": "sentences.tsv", "pairs": pairs, **options})
+        return verify(lambda: model, folder, held_out, open_original).verification
+
+    return compare
+
+
+@pytest.fixture(scope="module")
+def verification(compare: Compare) -> Verification:
+    return compare()
 
 
 def test_faithful_artifact_passes(verification: Verification, pairs: list[Pair]) -> None:
@@ -66,9 +74,8 @@ def test_report_warns_where_rounding_changes_many_sentences(
 
 @pytest.mark.parametrize("packs", [True, False])
 def test_weights_that_are_large_are_not_packed(
-    tiny_model: Transformer,
     tiny_artifact: Path,
-    pairs: list[Pair],
+    compare: Compare,
     verification: Verification,
     packs: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -83,7 +90,7 @@ def test_weights_that_are_large_are_not_packed(
             super().add_session_config_entry(key, value)
 
     monkeypatch.setattr(ort, "SessionOptions", Options)
-    measured = compare(tiny_model, tiny_artifact, pairs)
+    measured = compare()
     check_tolerance(measured, "fp32")
     assert measured.tokens == verification.tokens
     # The encoder, the decoder, the scorer, and what gathers candidates.
@@ -91,10 +98,10 @@ def test_weights_that_are_large_are_not_packed(
 
 
 def test_sentences_without_references_are_compared_but_not_scored(
-    tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]
+    compare: Compare, pairs: list[Pair]
 ) -> None:
     unscored = [Pair(pair.source, "") for pair in pairs[:4]]
-    measured = compare(tiny_model, tiny_artifact, unscored, max_decoding_length=6)
+    measured = compare(pairs=unscored, max_decoding_length=6)
     assert measured.sentences_equal == 4
     assert measured.tokens <= 4 * 6
     assert 0 < measured.max_logprob_difference < 1e-4
@@ -105,12 +112,7 @@ def test_sentences_without_references_are_compared_but_not_scored(
 
 @pytest.mark.parametrize(("lead", "different"), [(5e-4, 0), (5e-3, 1)])
 def test_a_token_that_ties_with_the_best_is_as_good(
-    tiny_model: Transformer,
-    tiny_artifact: Path,
-    pairs: list[Pair],
-    monkeypatch: pytest.MonkeyPatch,
-    lead: float,
-    different: int,
+    compare: Compare, monkeypatch: pytest.MonkeyPatch, lead: float, different: int
 ) -> None:
     real = parity.score_targets
 
@@ -120,8 +122,8 @@ def test_a_token_that_ties_with_the_best_is_as_good(
         return scores
 
     monkeypatch.setattr(parity, "score_targets", scored)
-    measured = compare(tiny_model, tiny_artifact, pairs)
-    assert measured.sentences_equal == len(pairs) - different
+    measured = compare()
+    assert measured.sentences_equal == measured.sentences - different
     assert (measured.top1_agreement < 1.0) == bool(different)
     if not different:
         check_tolerance(measured, "fp32")
@@ -148,6 +150,7 @@ def agreement(model: Transformer, folder: Path, pairs: list[Pair]) -> float:
 
 
 def test_rounding_is_compared_with_the_model_at_full_precision(
+    compare: Compare,
     tiny_model: Transformer,
     quantized: Transformer,
     tiny_artifact: Path,
@@ -165,7 +168,7 @@ def test_rounding_is_compared_with_the_model_at_full_precision(
         ]
     # References that the original model meets in full: what rounding changes is lost.
     pairs = [Pair(pair.source, text) for pair, text in zip(pairs, translations, strict=True)]
-    measured = compare(quantized, tiny_int8_artifact, pairs, original=tiny_model)
+    measured = compare(quantized, tiny_int8_artifact, original=tiny_model, pairs=pairs)
     assert measured.sentences_equal == len(pairs), "torch with integers is not the artifact"
     assert measured.max_logprob_difference < 1e-3
     assert measured.logprob_sensitivity is None, "measured for nothing"
@@ -181,39 +184,28 @@ def test_rounding_is_compared_with_the_model_at_full_precision(
 
 
 def test_rounded_model_agrees_with_itself(
-    quantized: Transformer, tiny_int8_artifact: Path, pairs: list[Pair]
+    compare: Compare, quantized: Transformer, tiny_int8_artifact: Path
 ) -> None:
-    measured = compare(quantized, tiny_int8_artifact, pairs)
+    measured = compare(quantized, tiny_int8_artifact)
     assert measured.top1_agreement == 1.0
     assert measured.bleu_torch == measured.bleu_artifact
 
 
-def test_integers_are_not_taken_for_the_model_at_full_precision(
-    tiny_model: Transformer, tiny_int8_artifact: Path, pairs: list[Pair]
-) -> None:
-    measured = compare(tiny_model, tiny_int8_artifact, pairs)
-    with pytest.raises(ParityError):
-        check_tolerance(measured, "fp32")
-
-
 def test_other_rounding_than_the_artifact_has_is_refused(
+    compare: Compare,
     tiny_model: Transformer,
     tiny_calibration: Calibration,
     tiny_int8_artifact: Path,
-    pairs: list[Pair],
 ) -> None:
     other = quantize(tiny_model, tiny_calibration, Scales.ROW, Caches.FLOAT)
-    measured = compare(other, tiny_int8_artifact, pairs)
+    measured = compare(other, tiny_int8_artifact)
     assert measured.logprob_sensitivity is not None
     with pytest.raises(ParityError, match="mean log-probability difference is 0"):
-        check_tolerance(dataclasses.replace(measured, sentences_equal=len(pairs)), "int8")
+        check_tolerance(dataclasses.replace(measured, sentences_equal=measured.sentences), "int8")
 
 
 def test_answers_that_are_no_numbers_are_refused(
-    tiny_model: Transformer,
-    tiny_artifact: Path,
-    pairs: list[Pair],
-    monkeypatch: pytest.MonkeyPatch,
+    compare: Compare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forced = parity._score
 
@@ -223,15 +215,15 @@ def test_answers_that_are_no_numbers_are_refused(
         return answers
 
     monkeypatch.setattr(parity, "_score", spoilt)
-    verification = compare(tiny_model, tiny_artifact, pairs)
+    verification = compare()
     assert np.isnan(verification.max_logprob_difference)
     with pytest.raises(ParityError, match="nan"):
         check_tolerance(verification, "fp32")
 
 
-def test_proof_needs_a_sound_artifact(tiny_model: Transformer, tmp_path: Path) -> None:
+def test_proof_needs_a_sound_artifact(compare: Compare, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError):
-        compare(tiny_model, tmp_path, [Pair("a", "b")])
+        compare(folder=tmp_path)
 
 
 def test_sentence_is_one_that_both_decode_alike(

@@ -1,21 +1,16 @@
-"""What an artifact is written from, and that nothing is there until it is proved."""
+"""What an artifact is written from."""
 
-import copy
 import dataclasses
 from pathlib import Path
 
 import pytest
-import torch
 
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description
 from seqserve_export.options import Caches, Precision, Scales
-from seqserve_export.parity import HeldOut
 from seqserve_export.pipeline import Rounding, write_artifact
 from seqserve_export.quantization import Calibration, precision_of, with_same_weights
-from seqserve_export.tolerance import ParityError
 from seqserve_model.config import PositionScheme
-from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Provenance, Quantization
@@ -36,40 +31,12 @@ def test_a_model_is_rounded_as_its_manifest_says(
     precision: Precision,
     record: Quantization | None,
 ) -> None:
-    rounding = Rounding(
-        precision=precision,
-        scales=Scales.ROW,
-        caches=Caches.INT8,
-        calibration=tiny_calibration,
-        reason="measured",
-    )
+    scheme = {"scales": Scales.ROW, "caches": Caches.INT8, "calibration": tiny_calibration}
+    rounding = Rounding(precision=precision, reason="measured", **scheme)  # type: ignore[arg-type]
     rounded = rounding.apply(with_same_weights(tiny_model))
     assert precision_of(rounded) == precision.value
     assert rounding.record == record
     assert precision_of(tiny_model) == "fp32", "the model itself was rounded"
-
-
-@pytest.fixture
-def changed_model(tiny_model: Transformer) -> Transformer:
-    """The model that was exported, but for one of its weights."""
-    model = copy.deepcopy(tiny_model)
-    with torch.no_grad():
-        model.decoder_layers[0].cross_attention.output.bias[3] += 0.05
-    return model
-
-
-@pytest.mark.usefixtures("traced_already")
-def test_changed_weight_is_refused_and_nothing_is_written(
-    changed_model: Transformer,
-    tiny_tokenizer: Tokenizer,
-    tiny_description: Description,
-    pairs: list[Pair],
-    tmp_path: Path,
-) -> None:
-    held_out = HeldOut(pairs=pairs, name="sentences.tsv")
-    with pytest.raises(ParityError, match="max log-probability difference is 0"):
-        write_artifact(lambda: changed_model, tiny_tokenizer, tmp_path, tiny_description, held_out)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("traced_already")
@@ -136,11 +103,6 @@ class TestWriteArtifact:
         assert not list(self.repository.iterdir())
 
     def test_provenance_is_kept(self) -> None:
-        provenance = Provenance(
-            command="seqserve train",
-            commit="c0ffee",
-            data_licence="CC-BY",
-            attribution="A",
-            steps=7,
-        )
+        given = {"command": "seqserve train", "commit": "c0ffee", "steps": 7}
+        provenance = Provenance(**given, data_licence="CC-BY", attribution="A")  # type: ignore[arg-type]
         assert Manifest.load(self.write(provenance=provenance)).provenance == provenance

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from seqserve_export.options import Caches, Scales
@@ -246,26 +246,21 @@ def test_sums_are_exact_however_wide(inputs: int, zero_point: int) -> None:
 
 def run_kernel(x: np.ndarray, weight: np.ndarray, zero_point: int) -> np.ndarray:
     """Runs the one node that stands for a projection, ``[M, K]`` and ``[K, N]`` → ``[M, N]``."""
+    constants = {
+        "weight": weight,
+        "scale": np.array(1.0, np.float32),
+        "weight_scale": np.ones(weight.shape[1], np.float32),
+        "zero_point": np.array(zero_point, np.uint8),
+    }
     node = helper.make_node(
-        "MatMulIntegerToFloat",
-        ["x", "weight", "scale", "weight_scale", "zero_point"],
-        ["y"],
-        domain="com.microsoft",
+        "MatMulIntegerToFloat", ["x", *constants], ["y"], domain="com.microsoft"
     )
-    constants = [
-        helper.make_tensor("weight", TensorProto.INT8, weight.shape, weight.tobytes(), raw=True),
-        helper.make_tensor("scale", TensorProto.FLOAT, [], [1.0]),
-        helper.make_tensor(
-            "weight_scale", TensorProto.FLOAT, weight.shape[1:], [1.0] * len(weight.T)
-        ),
-        helper.make_tensor("zero_point", TensorProto.UINT8, [], [zero_point]),
-    ]
     graph = helper.make_graph(
         [node],
         "kernel",
         [helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (len(x), weight.shape[1]))],
-        constants,
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
@@ -276,14 +271,9 @@ def run_kernel(x: np.ndarray, weight: np.ndarray, zero_point: int) -> np.ndarray
 
 def extreme_weights(inputs: int) -> Tensor:
     """Makes channels ``[N, K]`` whose neighbours would sum to the most they can, if they might."""
-    ones = torch.ones(inputs)
-    pairs = torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(-(-inputs // 4))[:inputs]
-    apart = torch.tensor([1.0, 0.0]).repeat(-(-inputs // 2))[:inputs]
-    against = torch.tensor([1.0, -1.0]).repeat(-(-inputs // 2))[:inputs]
-    uneven = torch.tensor([1.0, 0.99]).repeat(-(-inputs // 2))[:inputs]
-    return torch.stack(
-        [ones, -ones, pairs, -pairs, apart, -apart, against, uneven, -uneven, *normal(7, inputs)]
-    )
+    patterns = [(1.0,), (1.0, 1.0, -1.0, -1.0), (1.0, 0.0), (1.0, -1.0), (1.0, 0.99)]
+    rows = [torch.tensor(pattern).repeat(inputs)[:inputs] for pattern in patterns]
+    return torch.stack([*rows, *(-row for row in rows), *normal(7, inputs)])
 
 
 @pytest.mark.parametrize("inputs", [1, 2, 7, 32, 65, 512])
@@ -341,12 +331,10 @@ def test_rounded_cache_tells_its_scales() -> None:
 def test_every_projection_of_a_copy_is_rounded(
     tiny_model: Transformer, tiny_calibration: Calibration, scales: Scales, caches: Caches
 ) -> None:
-    before = {name: weight.clone() for name, weight in tiny_model.state_dict().items()}
-    modules = [type(module) for module in tiny_model.modules()]
+    before = copy.deepcopy(tiny_model)
     quantized = quantize(tiny_model, tiny_calibration, scales, caches)
-
-    assert [type(module) for module in tiny_model.modules()] == modules
-    assert all(torch.equal(tiny_model.state_dict()[name], before[name]) for name in before)
+    assert [*map(type, tiny_model.modules())] == [*map(type, before.modules())]
+    torch.testing.assert_close(tiny_model.state_dict(), before.state_dict(), atol=0, rtol=0)
     assert (precision_of(tiny_model), precision_of(quantized)) == ("fp32", "int8")
 
     linears = {name for name, part in tiny_model.named_modules() if isinstance(part, nn.Linear)}
@@ -392,9 +380,7 @@ def test_model_that_is_rounded_in_place_drops_its_weights(
     assert quantize_in_place(model, *scheme) is model
     assert len(matrices) > 10
     assert [matrix() for matrix in matrices] == [None] * len(matrices)
-    state = model.state_dict()
-    assert state.keys() == expected.keys()
-    assert all(torch.equal(state[name], expected[name]) for name in expected)
+    torch.testing.assert_close(model.state_dict(), expected, atol=0, rtol=0)
 
 
 def test_rounded_model_says_almost_the_same(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 from tests.tiny import SENTENCES
+from tests.unit.export.conftest import opened
 from tokenizers.models import WordLevel
 
 from seqserve.errors import OptionError, SeqserveError
@@ -72,7 +73,7 @@ def test_a_version_with_a_shortlist_chooses_among_few_tokens(
     assert record.best == 3 + 1
     assert record.verification.sentences == 20
     assert record.verification.chrf_with is not None
-    runtime = Runtime(folder, manifest, Provider.CPU, threads=1)
+    runtime = opened(folder)
     assert runtime.shortlist is not None
     with LocalEngine(folder, slots=4) as offline:
         run_self_test(runtime, offline.tokenizer)
@@ -103,9 +104,18 @@ def test_a_shortlist_that_makes_translations_worse_is_not_written(
     assert versions(model) == ["1"]
 
 
-def test_text_of_different_lengths_is_refused(options: ShortlistOptions) -> None:
-    options.target.write_text("one\n")
-    with pytest.raises(OptionError, match=r"--target: .* has 1 lines, .* has 180; each line"):
+@pytest.mark.parametrize(
+    ("side", "content", "problem"),
+    [
+        ("target", b"one\n", r"--target: .* has 1 lines, .* has 180; each line"),
+        ("source", b"\xff\n" * 180, r"--source: .*text\.en is not UTF-8"),
+    ],
+)
+def test_text_that_does_not_fit_is_refused(
+    options: ShortlistOptions, side: str, content: bytes, problem: str
+) -> None:
+    getattr(options, side).write_bytes(content)
+    with pytest.raises(OptionError, match=problem):
         make_shortlist(options)
 
 
@@ -125,12 +135,6 @@ def test_what_does_not_fit_is_refused_by_name(
     with pytest.raises(SeqserveError, match=problem):
         make_shortlist(replace(options, **changes))  # type: ignore[arg-type]
     assert versions(model) == ["1"]
-
-
-def test_text_that_is_not_utf8_is_refused(options: ShortlistOptions) -> None:
-    options.source.write_bytes(b"\xff\n" * 180)
-    with pytest.raises(OptionError, match=r"--source: .*text\.en is not UTF-8"):
-        make_shortlist(options)
 
 
 def test_a_damaged_shortlist_keeps_a_version_from_service(model: Path) -> None:

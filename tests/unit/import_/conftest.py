@@ -2,27 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from tests.unit.model.conftest import one_thread as one_thread
 
 MakeCheckpoint = Callable[..., tuple[Any, Path]]
 CopyCheckpoint = Callable[[str, int], Path]
 
 MARIAN_SEED = 12
 """Of the Marian that is imported whole."""
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -18,19 +18,17 @@ def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
-def write(folder: Path, kind: str) -> Path:
+def write(folder: Path, kind: str, weights: dict[str, Tensor] = WEIGHTS) -> Path:
     """Writes the same weights as one kind of file."""
     write_json(folder / "config.json", {"model_type": "marian"})
-    parts = {f"part-{number}": {name: WEIGHTS[name]} for number, name in enumerate(WEIGHTS)}
-    is_safe, ending = kind.startswith("safe"), ".safetensors" if kind.startswith("safe") else ".bin"
-    name = "model.safetensors" if is_safe else "pytorch_model.bin"
+    whole = folder / ("model.safetensors" if kind.startswith("safe") else "pytorch_model.bin")
     if "shards" in kind:
-        for part, weights in parts.items():
-            save(weights, folder / f"{part}{ending}", kind)
-        weight_map = {name: f"{part}{ending}" for part, stored in parts.items() for name in stored}
-        write_json(folder / f"{name}.index.json", {"metadata": {}, "weight_map": weight_map})
+        weight_map = {name: f"part-{at}{whole.suffix}" for at, name in enumerate(weights)}
+        for name, file in weight_map.items():
+            save({name: weights[name]}, folder / file, kind)
+        write_json(Path(f"{whole}.index.json"), {"metadata": {}, "weight_map": weight_map})
     else:
-        save(WEIGHTS, folder / name, kind)
+        save(weights, whole, kind)
     return folder
 
 
@@ -67,31 +65,25 @@ def test_each_weight_is_mapped_for_as_long_as_it_is_used(tmp_path: Path, kind: s
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_weights_of_any_precision_are_read_as_fp32(tmp_path: Path, dtype: torch.dtype) -> None:
-    write(tmp_path, "safetensors")
-    halves = {name: weight.to(dtype) for name, weight in WEIGHTS.items()}
-    save_file(halves, tmp_path / "model.safetensors")
+    write(tmp_path, "safetensors", {name: weight.to(dtype) for name, weight in WEIGHTS.items()})
     tensor = Checkpoint(tmp_path).tensor("b.bias")
     assert tensor.dtype == torch.float32
     assert torch.equal(tensor, WEIGHTS["b.bias"])
 
 
 def test_quantised_weights_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, "safetensors")
-    save_file({"a.weight": torch.ones(2, dtype=torch.int8)}, tmp_path / "model.safetensors")
+    write(tmp_path, "safetensors", {"a.weight": torch.ones(2, dtype=torch.int8)})
     with pytest.raises(CheckpointError, match=r"a\.weight is of type torch\.int8; use the check"):
         Checkpoint(tmp_path).tensor("a.weight")
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "bin"])
 def test_equal_weights_are_found(tmp_path: Path, kind: str) -> None:
-    write(tmp_path, kind)
     rows = torch.randn(40_000, 2)
     other = rows.clone()
     other[-1, 1] += 1.0
     weights = {"first": rows, "copy": rows.clone(), "other": other, "short": rows[1:].clone()}
-    name = "model.safetensors" if kind == "safetensors" else "pytorch_model.bin"
-    save(weights, tmp_path / name, kind)
-    checkpoint = Checkpoint(tmp_path)
+    checkpoint = Checkpoint(write(tmp_path, kind, weights))
     equal = {name: checkpoint.are_equal("first", name) for name in weights}
     assert equal == {"first": True, "copy": True, "other": False, "short": False}
 
@@ -111,52 +103,38 @@ class _Evil:
 
 
 def test_a_pickle_runs_no_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path, "bin")
-    torch.save({"a.weight": _Evil()}, tmp_path / "pytorch_model.bin")
+    write(tmp_path, "bin", {"a.weight": _Evil()})  # type: ignore[dict-item]
     with pytest.raises(CheckpointError, match=r"is damaged, or holds more than weights"):
         Checkpoint(tmp_path)
     assert "has run" not in capfd.readouterr().out
 
 
 def test_names_that_are_no_texts_are_read_as_texts(tmp_path: Path) -> None:
-    write(tmp_path, "bin")
-    torch.save({7: torch.ones(2)}, tmp_path / "pytorch_model.bin")
-    assert Checkpoint(tmp_path).names == {"7"}
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:40])
+    numbered: Any = {7: torch.ones(2)}
+    assert Checkpoint(write(tmp_path, "bin", numbered)).names == {"7"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "damage", "message"),
+    ("kind", "name", "content", "message"),
     [
-        ("safetensors", lambda f: cut(f / "model.safetensors"), r"model\.safetensors: cannot be"),
-        ("bin", lambda f: cut(f / "pytorch_model.bin"), r"pytorch_model\.bin: cannot be read as"),
-        ("safe shards", lambda f: (f / "part-1.safetensors").unlink(), r"part-1\.safetensors"),
-        (
-            "safe shards",
-            lambda f: (f / "model.safetensors.index.json").write_text("{}"),
-            "has no weight_map",
-        ),
-        ("bin", lambda f: (f / "config.json").unlink(), r"config\.json: is missing"),
-        ("bin", lambda f: (f / "config.json").write_text("{,"), r"config\.json: is not JSON"),
-        ("bin", lambda f: (f / "config.json").write_text("[1]"), r"config\.json: is not a JSON ob"),
-        (
-            "bin",
-            lambda f: (f / "generation_config.json").write_text("nonsense"),
-            r"generation_config\.json: is not JSON",
-        ),
-        (
-            "bin",
-            lambda f: (f / "pytorch_model.bin").unlink(),
-            "is not a checkpoint; one needs model",
-        ),
+        ("safetensors", "model.safetensors", "cut off", r"model\.safetensors: cannot be"),
+        ("bin", "pytorch_model.bin", "PK\3\4 cut off", r"pytorch_model\.bin: cannot be read as"),
+        ("safe shards", "part-1.safetensors", None, r"part-1\.safetensors"),
+        ("safe shards", "model.safetensors.index.json", "{}", "has no weight_map"),
+        ("bin", "config.json", None, r"config\.json: is missing"),
+        ("bin", "config.json", "{,", r"config\.json: is not JSON"),
+        ("bin", "config.json", "[1]", r"config\.json: is not a JSON ob"),
+        ("bin", "generation_config.json", "nonsense", r"generation_config\.json: is not JSON"),
+        ("bin", "pytorch_model.bin", None, "is not a checkpoint; one needs model"),
     ],
 )
-def test_a_damaged_file_is_named(tmp_path: Path, kind: str, damage: Any, message: str) -> None:
-    write(tmp_path, kind)
-    damage(tmp_path)
+def test_a_damaged_file_is_named(
+    tmp_path: Path, kind: str, name: str, content: str | None, message: str
+) -> None:
+    path = write(tmp_path, kind) / name
+    path.unlink(missing_ok=True)
+    if content is not None:
+        path.write_text(content)
     with pytest.raises(CheckpointError, match=message):
         Checkpoint(tmp_path)
 

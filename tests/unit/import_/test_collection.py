@@ -9,6 +9,7 @@ from seqserve.errors import OptionError
 from seqserve_import import collection
 from seqserve_import.collection import checkpoints_below, import_all, names_of
 from seqserve_import.files import CheckpointError
+from seqserve_import.importing import import_checkpoint
 from seqserve_import.options import ImportOptions
 
 FILES = ("model.{0}.intgemm.alphas.bin", "vocab.{0}.spm", "lex.50.50.{0}.s2t.bin")
@@ -23,14 +24,14 @@ def firefox(folder: Path, pair: str) -> Path:
 
 
 @pytest.fixture
-def imported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The folders and names of what was imported; names with "bad" fail."""
-    calls: list[tuple[str, str]] = []
+def imported(monkeypatch: pytest.MonkeyPatch) -> list[ImportOptions]:
+    """What was imported; names with "bad" fail."""
+    calls: list[ImportOptions] = []
 
     def import_checkpoint(options: ImportOptions) -> Path:
         if "bad" in options.folder.name:
             raise CheckpointError(f"{options.folder}: is damaged")
-        calls.append((options.folder.name, options.name))
+        calls.append(options)
         place = options.model_repository / options.name / "1"
         place.mkdir(parents=True)
         return place
@@ -77,40 +78,35 @@ def test_models_are_called_by_their_pairs_unless_several_have_one(
 
 
 def test_each_checkpoint_is_imported_once(
-    tmp_path: Path, imported: list[tuple[str, str]], run: Callable[..., str]
+    tmp_path: Path, imported: list[ImportOptions], run: Callable[..., str]
 ) -> None:
     for pair in ("ende", "enfr"):
         firefox(tmp_path / "all" / pair, pair)
     assert run(tmp_path / "all").startswith("2 models: ready to serve")
-    assert imported == [("ende", "ende"), ("enfr", "enfr")]
     firefox(tmp_path / "all" / "enit", "enit")
     run(tmp_path / "all")
-    assert imported[2:] == [("enit", "enit")]
+    pairs = ["ende", "enfr", "enit"]
+    assert [(each.folder.name, each.name) for each in imported] == [*zip(pairs, pairs, strict=True)]
 
 
 def test_what_fails_is_named_after_the_others_are_imported(
-    tmp_path: Path, imported: list[tuple[str, str]], run: Callable[..., str]
+    tmp_path: Path, imported: list[ImportOptions], run: Callable[..., str]
 ) -> None:
     for name in ("bad", "ende"):
         firefox(tmp_path / "all" / name, "ende")
     with pytest.raises(CheckpointError, match=r"1 of 2 were not imported:\n.*bad: is damaged"):
         run(tmp_path / "all")
-    assert imported == [("ende", "ende")]
+    assert [(each.folder.name, each.name) for each in imported] == [("ende", "ende")]
 
 
 def test_sentences_are_those_of_the_source_language(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    imported: list[ImportOptions],
+    run: Callable[..., str],
 ) -> None:
-    used: dict[str, Path | None] = {}
-
-    def import_checkpoint(options: ImportOptions) -> Path:
-        used[options.name] = options.data
-        return tmp_path
-
     pairs = {"1": ("en", "de"), "2": ("de", "en"), "3": ("fr", "en")}
     monkeypatch.setattr(collection, "languages_in", lambda folder: pairs[folder.name])
-    monkeypatch.setattr(collection, "import_checkpoint", import_checkpoint)
-    monkeypatch.setattr(ImportOptions, "ready", lambda options, place: "")
     for name in pairs:
         firefox(tmp_path / "all" / name, "xx")
     sentences = tmp_path / "sentences"
@@ -118,6 +114,7 @@ def test_sentences_are_those_of_the_source_language(
     for name in ("en.txt", "de.tsv"):
         (sentences / name).touch()
     run(tmp_path / "all", data=sentences)
+    used = {each.name: each.data for each in imported}
     assert used == {"en-de": sentences / "en.txt", "de-en": sentences / "de.tsv", "fr-en": None}
     with pytest.raises(OptionError, match="name a folder with a file for each source language"):
         run(tmp_path / "all", data=sentences / "en.txt")
@@ -130,3 +127,16 @@ def test_what_describes_one_model_is_refused_for_many(
     firefox(tmp_path / "all" / "ende", "ende")
     with pytest.raises(OptionError, match=f"--{option.replace('_', '-')}: is for one model"):
         run(tmp_path / "all", **{option: "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("tiny", "exists already"), ("../tiny", "is not a model name")]
+)
+def test_a_place_that_cannot_be_is_refused_before_the_checkpoint_is_read(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    models = tmp_path / "models"
+    (models / "tiny" / "1").mkdir(parents=True)
+    options = ImportOptions(folder=tmp_path / "nowhere", name=name, model_repository=models)
+    with pytest.raises(OptionError, match=reason):
+        import_checkpoint(options)

@@ -30,17 +30,10 @@ def changed(**values: Any) -> dict[str, Any]:
     return variables() | {name.replace("__", "/"): value for name, value in values.items()}
 
 
-def test_opennmt_reads_sources_without_an_end_token(tmp_path: Path) -> None:
-    tokenizer = loaded(write(tmp_path)).tokenizer
-    assert tokenizer.encode(TEXT) == [7, 9]
-    assert tokenizer.num_added == 0
-    assert tokenizer.truncate([7, 9, 11], 2) == [7, 9]
-    assert tokenizer.encode_target(TEXT) == [7, 9, 3]
-
-
 @pytest.mark.parametrize(
     ("config", "ids"),
     [
+        ({}, [7, 9]),
         ({"add_source_eos": True}, [7, 9, 3]),
         ({"add_source_bos": True}, [2, 7, 9]),
         ({"decoder_start_token": "</s>"}, [7, 9, 3]),
@@ -49,7 +42,14 @@ def test_opennmt_reads_sources_without_an_end_token(tmp_path: Path) -> None:
 def test_the_settings_say_what_is_added_to_a_source(
     tmp_path: Path, config: dict[str, Any], ids: list[int]
 ) -> None:
-    assert loaded(write(tmp_path, **config)).tokenizer.encode(TEXT) == ids
+    tokenizer = loaded(write(tmp_path, **config)).tokenizer
+    assert tokenizer.encode(TEXT) == ids
+    assert tokenizer.num_added == len(ids) - 2
+    assert tokenizer.encode_target(TEXT) == [7, 9, 3]
+
+
+def test_a_source_without_an_end_token_is_cut_off_to_the_last(tmp_path: Path) -> None:
+    assert loaded(write(tmp_path)).tokenizer.truncate([7, 9, 11], 2) == [7, 9]
 
 
 def test_an_added_token_pads_and_is_never_generated(tmp_path: Path) -> None:
@@ -138,9 +138,8 @@ def test_what_has_no_counterpart_is_refused_by_its_name(
 
 @pytest.mark.parametrize("activation", [4, 5, 99])
 def test_an_unknown_activation_is_refused(tmp_path: Path, activation: int) -> None:
-    written = changed(
-        encoder__activation=np.int8(activation), decoder__activation=np.int8(activation)
-    )
+    both = [f"{stack}__activation" for stack in ("encoder", "decoder")]
+    written = changed(**dict.fromkeys(both, np.int8(activation)))
     with pytest.raises(CheckpointError, match=f"encoder/activation {activation} is not supported"):
         loaded(write(tmp_path, written))
 
@@ -264,14 +263,8 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     content = bytearray(package.read_bytes())
     content[content.index(b"model.bin") + 200] ^= 255
     package.write_bytes(content)
-    with (
-        pytest.raises(SeqserveError, match=r"argosmodel: .*model\.bin: cannot be read"),
-        unpacked(package),
-    ):
-        pass
+    with pytest.raises(SeqserveError, match=r"argosmodel: .*model\.bin: cannot be read"):
+        unpacked(package).__enter__()
     package.write_bytes(b"PK")
-    with (
-        pytest.raises(SeqserveError, match="is not a readable archive"),
-        unpacked(package),
-    ):
-        pass
+    with pytest.raises(SeqserveError, match="is not a readable archive"):
+        unpacked(package).__enter__()

@@ -7,7 +7,6 @@ import pytest
 import torch
 from tests.ctranslate2_files import WIDTH, content_of, variables
 
-from seqserve_export.weight_rounding import quantized_weight
 from seqserve_import.ctranslate2_weights import ModelBin
 from seqserve_import.files import CheckpointError
 
@@ -51,15 +50,6 @@ def test_rounded_weights_are_what_they_stand_for(tmp_path: Path) -> None:
     np.testing.assert_allclose(read(tmp_path, words), words / 1000)
 
 
-def test_rows_keep_their_integers_when_they_are_rounded_again(tmp_path: Path) -> None:
-    integers = np.random.default_rng(1).integers(-63, 64, (40, 64)).astype(np.int8)
-    # No two neighbours sum to more than CPUs without VNNI multiply.
-    integers[:, 2:4] = 0, 127
-    scales = np.random.default_rng(2).uniform(1, 900, 40).astype(np.float32)
-    again, _ = quantized_weight(read(tmp_path, integers, scales))
-    np.testing.assert_array_equal(again, integers)
-
-
 def test_an_alias_has_the_weight_and_its_scale(tmp_path: Path) -> None:
     written = {NAME: np.array([[4]], np.int8), f"{NAME}_scale": np.array([8.0], np.float32)}
     weights = opened(tmp_path, content_of(written, {"encoder/embeddings_0/weight": NAME}))
@@ -74,6 +64,8 @@ VARIABLE = {"a/weight": np.zeros((2, 2), np.float32)}
 CONTENT = content_of(VARIABLE)
 COUNT = 4 + 2 + 16 + 4
 RANK = COUNT + 4 + 2 + 9
+PART = CONTENT[COUNT + 4 : -4]
+TWICE = replaced(CONTENT[: COUNT + 4], COUNT, "<I", 2) + PART + PART + CONTENT[-4:]
 
 
 @pytest.mark.parametrize(
@@ -87,14 +79,12 @@ RANK = COUNT + 4 + 2 + 9
         (content_of(VARIABLE, specification="WhisperSpec"), "holds WhisperSpec; of CTranslate2"),
         (replaced(CONTENT, COUNT, "<I", 2**32 - 1), "4,294,967,295 parts cannot follow in"),
         (replaced(CONTENT, RANK, "<B", 200), "a/weight has 200 dimensions"),
-        (
-            replaced(CONTENT, RANK + 1, "<I", 2**32 - 1),
-            r"has 16 bytes and the shape \[4294",
-        ),
+        (replaced(CONTENT, RANK + 1, "<I", 2**32 - 1), r"has 16 bytes and the shape \[4294"),
         (replaced(CONTENT, RANK + 1, "<I", 0), r"a/weight has 16 bytes and the shape \[0, 2\]"),
         (replaced(CONTENT, RANK + 9, "<B", 9), "a/weight is of the unknown type 9"),
         (replaced(CONTENT, COUNT + 4, "<H", 60_000), "a name is cut off"),
         (CONTENT[:-12], "a/weight is cut off"),
+        (TWICE, "a/weight is there twice"),
         (CONTENT[:-2], "is cut off"),
         (content_of(VARIABLE, {"b": "c"}), "b cannot be an alias of c"),
         (content_of(VARIABLE, {"a/weight": "a/weight"}), "a/weight cannot be an alias of a/weight"),
@@ -116,13 +106,6 @@ def test_a_file_that_is_damaged_or_of_another_kind_is_refused(
     with pytest.raises(CheckpointError, match=rf"model\.bin: .*{message}") as refused:
         opened(tmp_path, content)
     assert "\n" not in str(refused.value)
-
-
-def test_two_variables_of_one_name_are_refused(tmp_path: Path) -> None:
-    begin, end = CONTENT[: COUNT + 4], CONTENT[COUNT + 4 : -4]
-    twice = replaced(begin, COUNT, "<I", 2) + end + end + CONTENT[-4:]
-    with pytest.raises(CheckpointError, match="a/weight is there twice"):
-        opened(tmp_path, twice)
 
 
 def test_a_scale_of_zero_is_refused(tmp_path: Path) -> None:

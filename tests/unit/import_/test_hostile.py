@@ -128,19 +128,18 @@ def test_a_table_without_numbers_behind_it_is_refused(folder: Path) -> None:
         read(folder, **CONFIG)
 
 
-def laughs() -> str:
-    lines = ["a0: &a0 [lol, lol]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+def laughs(first: str, next_of: str) -> str:
+    """Writes a value of a few lines that has nine times as many parts with each of them."""
+    lines = [f"a0: &a0 {first}"]
+    for n in range(1, 12):
+        lines.append(f"a{n}: &a{n} {next_of.format(', '.join([f'*a{n - 1}'] * 9))}")
     return "\n".join([*lines, "models: *a11", ""])
 
 
-def merges() -> str:
-    lines = ["a0: &a0 {x: 1}"]
-    lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12)]
-    return "\n".join([*lines, "models: [m.npz]", ""])
+LISTS, MAPPINGS = laughs("[lol, lol]", "[{}]"), laughs("{x: 1}", "{{<<: [{}]}}")
 
 
-@pytest.mark.parametrize("content", [laughs(), merges()], ids=["lists", "merged mappings"])
+@pytest.mark.parametrize("content", [LISTS, MAPPINGS], ids=["lists", "merged mappings"])
 def test_aliases_of_yaml_are_refused(tmp_path: Path, content: str) -> None:
     marian_models.write(tmp_path, marian_models.Shape())
     (tmp_path / "decoder.yml").write_text(content)

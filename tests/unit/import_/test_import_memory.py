@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import multiprocessing
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.process import repeating
 from tests.unit.import_.conftest import MakeCheckpoint
 
 from seqserve_server.artifact.manifest import Manifest
@@ -45,29 +47,20 @@ def _resident() -> dict[str, int]:
     return {name: int(value.split()[0]) * 1024 for name, value in pairs}
 
 
-class _Watch:
+@contextmanager
+def _watched() -> Iterator[dict[str, int]]:
     """Samples the memory of this process; gives the peaks over what it was at first."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    before, peaks = _resident(), {"anonymous": 0, "whole": 0}
 
-    def __init__(self) -> None:
-        gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
-        self._before, self._ended = _resident(), threading.Event()
-        self.anonymous = self.whole = 0
-        self._thread = threading.Thread(target=self._sample)
+    def sample() -> None:
+        growth = {name: size - before[name] for name, size in _resident().items()}
+        peaks["anonymous"] = max(peaks["anonymous"], growth["RssAnon"])
+        peaks["whole"] = max(peaks["whole"], sum(growth.values()))
 
-    def __enter__(self) -> _Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while not self._ended.wait(0.01):
-            growth = {name: size - self._before[name] for name, size in _resident().items()}
-            self.anonymous = max(self.anonymous, growth["RssAnon"])
-            self.whole = max(self.whole, sum(growth.values()))
+    with repeating(sample, 0.01):
+        yield peaks
 
 
 def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, int]]:
@@ -85,24 +78,17 @@ def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, i
     manifest_file.MAX_SMALL_BYTES = 0  # packed weights would be a copy
 
     def run(folder: Path, name: str, precision: Precision) -> None:
-        importing.import_checkpoint(
-            ImportOptions(
-                folder=folder,
-                name=name,
-                precision=precision,
-                model_repository=repository,
-                sentences=4,
-                threads=1,
-            )
-        )
+        given = {"folder": folder, "name": name, "precision": precision}
+        options = ImportOptions(**given, model_repository=repository, sentences=4, threads=1)  # type: ignore[arg-type]
+        importing.import_checkpoint(options)
 
     peaks = {}
     run(small, "small", Precision.FP32)
     # Not fp16: to prove it, a CPU computes it with copies in fp32.
     for precision in (Precision.FP32, Precision.INT8):
-        with _Watch() as watch:
+        with _watched() as found:
             run(large, precision.value, precision)
-        peaks[precision.value] = watch.anonymous, watch.whole
+        peaks[precision.value] = found["anonymous"], found["whole"]
     return peaks
 
 

@@ -81,14 +81,18 @@ def test_recommended_options_are_those_of_the_description(tmp_path: Path) -> Non
     assert generation.flag("early_stopping"), "a beam of Marian ends when all of it has ended"
 
 
-def test_a_vocabulary_of_ids_takes_its_pieces_from_each_side(plain: Loaded, tmp_path: Path) -> None:
-    folder = marian_models.write(tmp_path, SHAPE)
-    pieces = marian_models.pieces()
+def with_ids(folder: Path, tokens: list[str]) -> Path:
+    """Writes a model whose tokens have the ids of a list, and pieces of each side."""
+    marian_models.write(folder, SHAPE)
     (folder / "vocab.spm").rename(folder / "source.spm")
-    (folder / "target.spm").write_bytes(pieces)
-    tokens = [*marian_models.tokens()[:2], *reversed(marian_models.tokens()[2:])]
+    (folder / "target.spm").write_bytes(marian_models.pieces())
     (folder / "vocab.yml").write_text(yaml.safe_dump({token: i for i, token in enumerate(tokens)}))
-    tokenizer = loaded(folder).tokenizer
+    return folder
+
+
+def test_a_vocabulary_of_ids_takes_its_pieces_from_each_side(plain: Loaded, tmp_path: Path) -> None:
+    first, second, *others = marian_models.tokens()
+    tokenizer = loaded(with_ids(tmp_path, [first, second, *reversed(others)])).tokenizer
     before = plain.tokenizer
     assert tokenizer.target.tokens(tokenizer.encode(SOURCE)) == before.target.tokens(
         before.encode(SOURCE)
@@ -97,12 +101,7 @@ def test_a_vocabulary_of_ids_takes_its_pieces_from_each_side(plain: Loaded, tmp_
 
 
 def test_pieces_without_an_id_become_the_unknown_token(tmp_path: Path) -> None:
-    folder = marian_models.write(tmp_path, SHAPE)
-    (folder / "vocab.spm").rename(folder / "source.spm")
-    (folder / "target.spm").write_bytes(marian_models.pieces())
-    ids = {token: id_ for id_, token in enumerate(marian_models.tokens()[:90])}
-    (folder / "vocab.yml").write_text(yaml.safe_dump(ids))
-    imported = loaded(folder)
+    imported = loaded(with_ids(tmp_path, marian_models.tokens()[:90]))
     assert 1 in imported.tokenizer.encode(SOURCE)
     assert max(imported.tokenizer.encode(SOURCE)) < 90
     assert set(imported.suppressed) == set(range(90, imported.model.config.vocabulary_size))
@@ -154,16 +153,16 @@ def test_pieces_without_what_divides_texts_into_them_are_refused_by_its_name(
     [
         ({"t7": 8}, r"vocab\.yml: its ids are not 0 to 319"),
         ({"t7": "x"}, r"vocab\.yml: does not map each token to its id"),
-        ({"</s>": 1, "<unk>": 0}, None),
     ],
 )
-def test_ids_of_words_must_be_whole(tmp_path: Path, changes: Any, message: str | None) -> None:
-    folder = words(tmp_path, **changes)
-    if message is None:
-        assert loaded(folder).tokenizer.eos_id == loaded(folder).model.config.eos_id == 1
-        return
+def test_ids_of_words_must_be_whole(tmp_path: Path, changes: Any, message: str) -> None:
     with pytest.raises(SeqserveError, match=message):
-        loaded(folder)
+        loaded(words(tmp_path, **changes))
+
+
+def test_the_end_token_may_have_another_id(tmp_path: Path) -> None:
+    imported = loaded(words(tmp_path, **{"</s>": 1, "<unk>": 0}))
+    assert imported.tokenizer.eos_id == imported.model.config.eos_id == 1
 
 
 def test_a_vocabulary_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ TEXTS = [*corpus.plain_lines(20), "def f(x):\n    return x", "  two  spaces ", "
 def t5(folder: Path, size: int, **ids: int) -> Path:
     """Saves the weights of a T5."""
     values = dict(d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, vocab_size=size)
-    return save(folder, transformers.T5ForConditionalGeneration, transformers.T5Config, values, ids)
+    return save(folder, "T5", values, ids)
 
 
 def bart(folder: Path, size: int, kind: str = "Bart", **ids: int) -> Path:
@@ -28,63 +28,60 @@ def bart(folder: Path, size: int, kind: str = "Bart", **ids: int) -> Path:
     values = dict(d_model=16, encoder_layers=1, decoder_layers=1, vocab_size=size)
     values |= dict(encoder_attention_heads=2, decoder_attention_heads=2, max_position_embeddings=32)
     values |= dict(encoder_ffn_dim=24, decoder_ffn_dim=24)
+    return save(folder, kind, values, ids)
+
+
+def save(folder: Path, kind: str, values: dict[str, Any], ids: dict[str, int]) -> Path:
+    """Saves random weights of a network; ids are those of ``pad``, ``bos``, ``eos``, and so on."""
+    config = getattr(transformers, f"{kind}Config")
     model = getattr(transformers, f"{kind}ForConditionalGeneration")
-    return save(folder, model, getattr(transformers, f"{kind}Config"), values, ids)
-
-
-def save(folder: Path, model: Any, config: Any, values: dict[str, Any], ids: Any) -> Path:
-    """Saves random weights; ids are those of ``pad``, ``bos``, ``eos``, and so on."""
     torch.manual_seed(0)
-    made = model(config(**values, **{f"{name}_token_id": id_ for name, id_ in ids.items()}))
-    made.save_pretrained(folder)
+    model(
+        config(**values, **{f"{name}_token_id": id_ for name, id_ in ids.items()})
+    ).save_pretrained(folder)
     return folder
 
 
-def write(folder: Path, **files: object) -> None:
-    for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content))
-
-
-def byte_level(folder: Path, special: Sequence[str]) -> dict[str, int]:
+def byte_level(folder: Path) -> dict[str, int]:
     """Writes ``vocab.json`` and ``merges.txt``; returns the ids."""
-    trained = tokenizers.ByteLevelBPETokenizer()
-    texts = corpus.plain_lines(300)
-    trained.train_from_iterator(texts, 600, special_tokens=list(special), show_progress=False)
-    folder.mkdir(exist_ok=True)
-    trained.save_model(str(folder))
+    checkpoints.bart(folder, ["<pad>", "<s>", "</s>", "<unk>", "<mask>"])
     ids: dict[str, int] = json.loads((folder / "vocab.json").read_text())
     return ids
 
 
 def codet5(folder: Path) -> Path:
     """RoBERTa's byte-level BPE, sentinels that are named by objects, and T5's weights."""
-    ids = byte_level(folder, ["<pad>", "<s>", "</s>", "<unk>", "<mask>"])
+    ids = byte_level(folder)
     sentinels = [f"<extra_id_{number}>" for number in reversed(range(4))]
-    write(
+    checkpoints.write(
         folder,
-        tokenizer_config={"tokenizer_class": "RobertaTokenizer", "add_prefix_space": False},
-        special_tokens_map={
+        tokenizer_config_json={"tokenizer_class": "RobertaTokenizer", "add_prefix_space": False},
+        special_tokens_map_json={
             "additional_special_tokens": [
                 {"content": token, "lstrip": True, "normalized": True} for token in sentinels
             ],
             "eos_token": {"content": "</s>"},
             "pad_token": {"content": "<pad>"},
         },
-        added_tokens={token: len(ids) + at for at, token in enumerate(sentinels)},
+        added_tokens_json={token: len(ids) + at for at, token in enumerate(sentinels)},
     )
     return t5(folder, len(ids) + 4, pad=0, bos=1, eos=2, decoder_start=0)
 
 
 def fred_t5(folder: Path) -> Path:
     """GPT-2's byte-level BPE, whose tasks are tokens behind it, and T5's weights."""
-    ids = byte_level(folder, ["<pad>", "<s>", "</s>", "<unk>", "<mask>"])
+    ids = byte_level(folder)
     tasks = ["<LM>", "<SC1>", "<extra_id_0>"]
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    write(
+    checkpoints.write(
         folder,
-        tokenizer_config={"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, **names},
-        special_tokens_map=names,
-        added_tokens={token: len(ids) + at for at, token in enumerate(tasks)},
+        tokenizer_config_json={
+            "tokenizer_class": "GPT2Tokenizer",
+            "add_prefix_space": False,
+            **names,
+        },
+        special_tokens_map_json=names,
+        added_tokens_json={token: len(ids) + at for at, token in enumerate(tasks)},
     )
     return t5(folder, len(ids) + 8, pad=0, eos=2, decoder_start=0)
 
@@ -100,34 +97,14 @@ def kobart(folder: Path) -> Path:
     raw.train_from_iterator(corpus.plain_lines(300), trainer)
     folder.mkdir(exist_ok=True)
     raw.save(str(folder / "tokenizer.json"))
-    write(folder, tokenizer_config={"tokenizer_class": "PreTrainedTokenizerFast"})
+    checkpoints.write(folder, tokenizer_config_json={"tokenizer_class": "PreTrainedTokenizerFast"})
     size = raw.get_vocab_size()
     return bart(folder, size, pad=3, bos=1, eos=1, decoder_start=1, forced_eos=1)
 
 
 def indicbart(folder: Path) -> Path:
     """ALBERT's SentencePiece with control tokens and tags behind it, and mBART's weights."""
-    file = checkpoints.spm(
-        pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, control_symbols="[CLS],[SEP],[MASK]"
-    )
-    size = len(checkpoints.pieces(file))
-    folder.mkdir(exist_ok=True)
-    (folder / "spiece.model").write_bytes(file)
-    added = ["<s>", "</s>", "<2en>", "<2hi>"]
-    names = {"bos_token": "[CLS]", "eos_token": "[SEP]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    write(
-        folder,
-        tokenizer_config={
-            "tokenizer_class": "AlbertTokenizer",
-            "do_lower_case": False,
-            "keep_accents": True,
-            "pad_token": "<pad>",
-            "unk_token": "<unk>",
-            **names,
-        },
-        special_tokens_map={**names, "pad_token": "<pad>", "unk_token": "<unk>"},
-        added_tokens={token: size + at for at, token in enumerate(added)},
-    )
+    size = checkpoints.indicbart(folder)
     ends = dict.fromkeys(("eos", "decoder_start", "forced_eos"), size + 1)
     return bart(folder, size + 8, "MBart", pad=0, bos=size, **ends)
 
@@ -138,7 +115,9 @@ def chinese_bart(folder: Path) -> Path:
     words += ["[MASK]", *"我们在花园里喝咖啡，。ab", "##b", "##a"]
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    write(folder, tokenizer_config={"tokenizer_class": "BertTokenizer", "do_lower_case": False})
+    checkpoints.write(
+        folder, tokenizer_config_json={"tokenizer_class": "BertTokenizer", "do_lower_case": False}
+    )
     return bart(folder, len(words), pad=0, bos=5, eos=6, decoder_start=6, forced_eos=6)
 
 

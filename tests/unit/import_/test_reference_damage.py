@@ -1,6 +1,7 @@
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ def folder(copy_checkpoint: CopyCheckpoint) -> Path:
     return copy_checkpoint("bart", 2)
 
 
-def change_weights(folder: Path, change: Callable[[Weights], Any]) -> None:
+@contextmanager
+def weights_of(folder: Path) -> Iterator[Weights]:
+    """Gives the weights of a checkpoint, and writes what was made of them."""
     path = folder / "model.safetensors"
     weights = load_file(path)
-    change(weights)
+    yield weights
     save_file(weights, path)
 
 
@@ -54,29 +57,26 @@ def with_one(number: float) -> Callable[[Tensor], Tensor]:
     ],
 )
 def test_a_misfit_of_weights_is_named(folder: Path, name: str, changed: Any, message: str) -> None:
-    def change(weights: Weights) -> None:
+    with weights_of(folder) as weights:
         before = weights.pop(name, None)
         if changed is not None:
             weights[name] = changed(before) if callable(changed) else changed
-
-    change_weights(folder, change)
     with pytest.raises(CheckpointError, match=message):
         load(Checkpoint(folder))
 
 
 def test_a_checkpoint_without_embeddings_is_refused(folder: Path) -> None:
-    def drop(weights: Weights) -> None:
+    with weights_of(folder) as weights:
         for name in list(weights):
             if "embed_tokens" in name or "shared" in name or "lm_head" in name:
                 del weights[name]
-
-    change_weights(folder, drop)
     with pytest.raises(CheckpointError, match=r"the weight model\.shared\.weight is missing"):
         load(Checkpoint(folder))
 
 
 def test_an_output_that_is_untied_must_be_there(folder: Path) -> None:
-    change_weights(folder, lambda weights: weights.pop("lm_head.weight", None))
+    with weights_of(folder) as weights:
+        weights.pop("lm_head.weight", None)
     change_json(folder / "config.json", tie_word_embeddings=False)
     with pytest.raises(CheckpointError, match=r"lm_head\.weight is missing, and tie_word_embed"):
         load(Checkpoint(folder))
@@ -88,12 +88,6 @@ def test_an_output_that_is_untied_must_be_there(folder: Path) -> None:
 def test_weights_decide_what_a_checkpoint_is(folder: Path, names: list[str]) -> None:
     change_json(folder / "config.json", architectures=names)
     assert load(Checkpoint(folder)).model.config.decoder_layers > 0
-
-
-def renamed(weights: Weights, rename: Callable[[str], str]) -> None:
-    changed = {rename(name): weight for name, weight in weights.items()}
-    weights.clear()
-    weights.update(changed)
 
 
 @pytest.mark.parametrize(
@@ -109,17 +103,17 @@ def renamed(weights: Weights, rename: Callable[[str], str]) -> None:
 )
 def test_names_of_wrapped_networks_are_read(folder: Path, rename: Callable[[str], str]) -> None:
     expected = load(Checkpoint(folder)).model
-    change_weights(folder, lambda weights: renamed(weights, rename))
+    with weights_of(folder) as weights:
+        for name in list(weights):
+            weights[rename(name)] = weights.pop(name)
     model = load(Checkpoint(folder)).model
     for (name, weight), other in zip(model.named_parameters(), expected.parameters(), strict=True):
         assert torch.equal(weight, other), name
 
 
 def test_a_weight_under_two_names_is_refused(folder: Path) -> None:
-    def double(weights: Weights) -> None:
+    with weights_of(folder) as weights:
         weights[f"module.{QUERY}"] = weights[QUERY].clone()
-
-    change_weights(folder, double)
     with pytest.raises(CheckpointError, match=rf"the weight {QUERY} is there twice"):
         Checkpoint(folder)
 
@@ -133,12 +127,9 @@ def test_an_end_token_that_is_another_one_in_the_tokenizer_is_refused(folder: Pa
 
 def test_copies_of_a_table_are_no_harm(copy_checkpoint: CopyCheckpoint) -> None:
     folder = copy_checkpoint("bart", 12)
-
-    def add(weights: Weights) -> None:
+    with weights_of(folder) as weights:
         for name in ("lm_head", "model.encoder.embed_tokens", "model.decoder.embed_tokens"):
             weights[f"{name}.weight"] = weights["model.shared.weight"].clone()
-
-    change_weights(folder, add)
     model = load(Checkpoint(folder)).model
     assert model.output_projection.weight is model.source_embedding.weight
 
@@ -147,11 +138,8 @@ def test_a_table_of_another_name_is_found(copy_checkpoint: CopyCheckpoint) -> No
     """As in MADLAD, which has no shared.weight."""
     folder = copy_checkpoint("t5", 2)
     expected = load(Checkpoint(folder)).model.source_embedding.weight
-
-    def rename(weights: Weights) -> None:
+    with weights_of(folder) as weights:
         weights["decoder.embed_tokens.weight"] = weights.pop("shared.weight")
-
-    change_weights(folder, rename)
     model = load(Checkpoint(folder)).model
     assert model.target_embedding.weight is model.source_embedding.weight
     assert torch.equal(model.source_embedding.weight, expected)
@@ -160,26 +148,14 @@ def test_a_table_of_another_name_is_found(copy_checkpoint: CopyCheckpoint) -> No
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"model_type": "longt5"},
-            "model_type 'longt5' is not supported; known are marian, m2m_100, t5",
-        ),
+        ({"model_type": "longt5"}, "'longt5' is not supported; known are marian, m2m_100, t5"),
         ({"quantization_config": {"bits": 4}}, "quantization_config: the weights are quantised"),
         ({"d_model": None}, "config.json: d_model is missing"),
         ({"d_model": "16"}, r"d_model is not of type int"),
-        (
-            {"d_model": 17},
-            r"config\.json: d_model \(17\) must be a multiple of encoder_attention_h",
-        ),
-        (
-            {"encoder_attention_heads": 7},
-            r"d_model \(\d+\) must be a multiple of encoder_attention_heads",
-        ),
+        ({"d_model": 17}, r"config\.json: d_model \(17\) must be a multiple of encoder_attention"),
+        ({"encoder_attention_heads": 7}, r"must be a multiple of encoder_attention_heads \(7\)"),
         ({"decoder_attention_heads": 7}, r"must be a multiple of decoder_attention_heads \(7\)"),
-        (
-            {"decoder_ffn_dim": 7},
-            r"the weight model\.decoder\.layers\.0\.fc1\.weight has the shape",
-        ),
+        ({"decoder_ffn_dim": 7}, r"the weight model\.decoder\.layers\.0\.fc1\.weight has the sh"),
         ({"activation_function": "quick_gelu"}, "activation_function is not one of relu, gelu"),
         ({"vocab_size": 90}, "tokenizer: has more tokens than the model, which has 90"),
         ({"encoder_layers": 3}, r"the weight model\.encoder\.layers\.1\..* is missing"),

@@ -34,22 +34,24 @@ def examples(loaded: Loaded) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def expected_of(theirs: Any, loaded: Loaded, source: Tensor, target: Tensor) -> Tensor:
-    mask = (torch.arange(source.size(1)) < LENGTHS[:, None]).long()
-    logits = theirs(
-        input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False
-    ).logits
-    logits[..., loaded.suppressed] = -1e30
-    return logits.log_softmax(-1)  # type: ignore[no-any-return]
+def logits_of(
+    theirs: Any, loaded: Loaded, source: Tensor, target: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Computes the logits of torch and of transformers, without those of excluded tokens."""
+    mask = (torch.arange(source.size(1)) < lengths[:, None]).long()
+    given = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": target}
+    expected = theirs(**given, use_cache=False).logits
+    expected[..., loaded.suppressed] = -1e30
+    computed = loaded.model(source, lengths, target)
+    assert (computed.log_softmax(-1)[..., loaded.suppressed] < -1e29).all()
+    computed[..., loaded.suppressed] = -1e30
+    return computed, expected
 
 
 def compare(theirs: Any, loaded: Loaded) -> None:
-    source, target = examples(loaded)
-    expected = expected_of(theirs, loaded, source, target)
-    with torch.no_grad():
-        computed = loaded.model(source, LENGTHS, target).log_softmax(-1)
+    logits = logits_of(theirs, loaded, *examples(loaded), LENGTHS)
+    computed, expected = (each.log_softmax(-1) for each in logits)
     possible = expected > -1e29
-    assert (computed[~possible] < -1e29).all()
     assert expected[possible].std() > 0.5, "all tokens are equally probable"
     assert (expected[0] - expected[1]).abs()[possible[0]].max() > 0.1, "sources do not matter"
     torch.testing.assert_close(computed[possible], expected[possible], atol=1e-4, rtol=0)
@@ -103,14 +105,11 @@ def test_the_seeds_have_every_corner(make_checkpoint: MakeCheckpoint) -> None:
 
 
 def test_rows_without_a_token_are_never_generated(make_checkpoint: MakeCheckpoint) -> None:
-    loaded = [
-        load(Checkpoint(make_checkpoint(family, 3)[1]))
-        for family in ("marian", "marian-two-vocabularies", "bart")
-    ]
-    for checkpoint in loaded:
-        rows = range(TOKENS, checkpoint.model.config.vocabulary_size)
+    for family in ("marian", "marian-two-vocabularies", "bart"):
+        loaded = load(Checkpoint(make_checkpoint(family, 3)[1]))
+        rows = range(TOKENS, loaded.model.config.vocabulary_size)
         assert rows
-        assert set(rows) <= set(checkpoint.suppressed)
+        assert set(rows) <= set(loaded.suppressed)
 
 
 def test_sources_have_fewer_tokens_than_targets_and_more(make_checkpoint: MakeCheckpoint) -> None:
@@ -143,11 +142,7 @@ def test_a_longest_sequence_is_read_to_its_end(
     config = loaded.model.config
     source = torch.full((1, min(config.max_source_length, 40)), 9)
     target = torch.full((1, min(config.max_target_length, 40) + 1), config.bos_id)
-    with torch.no_grad():
-        expected = theirs(input_ids=source, decoder_input_ids=target, use_cache=False).logits
-        computed = loaded.model(source, torch.tensor([source.size(1)]), target)
-    expected[..., loaded.suppressed] = 0.0
-    computed[..., loaded.suppressed] = 0.0
+    computed, expected = logits_of(theirs, loaded, source, target, torch.tensor([source.size(1)]))
     torch.testing.assert_close(computed, expected, atol=1e-3, rtol=1e-3)
 
 
@@ -158,11 +153,8 @@ def test_a_t5_reads_sources_as_long_as_wanted(make_checkpoint: MakeCheckpoint) -
     assert loaded.model.config.max_source_length == 700
     source = torch.arange(700)[None] % 60 + 9
     target = torch.tensor([[loaded.model.config.bos_id, 9, 10]])
-    with torch.no_grad():
-        expected = theirs(input_ids=source, decoder_input_ids=target, use_cache=False).logits
-        logits = loaded.model(source, torch.tensor([700]), target)
-    expected[..., loaded.suppressed] = logits[..., loaded.suppressed] = 0.0
-    torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-3)
+    computed, expected = logits_of(theirs, loaded, source, target, torch.tensor([700]))
+    torch.testing.assert_close(computed, expected, atol=1e-3, rtol=1e-3)
 
 
 def test_a_table_of_positions_has_no_longer_sources(make_checkpoint: MakeCheckpoint) -> None:

@@ -51,10 +51,9 @@ class Imported(NamedTuple):
         config, generator = self.loaded.model.config, torch.Generator().manual_seed(9)
         usable = [token for token in range(4, TOKENS) if token not in self.loaded.suppressed]
         drawn = torch.randint(len(usable), (SENTENCES, 16), generator=generator).tolist()
-        lengths = [1 + index % 15 for index in range(SENTENCES)]
         return [
-            [*(usable[token] for token in row[:length]), config.eos_id]
-            for row, length in zip(drawn, lengths, strict=True)
+            [*(usable[token] for token in row[: 1 + index % 15]), config.eos_id]
+            for index, row in enumerate(drawn)
         ]
 
     @torch.inference_mode()
@@ -85,12 +84,7 @@ class Imported(NamedTuple):
             ),
             attention_mask=torch.tensor(masks),
         ).tolist()
-        return [
-            output[1 : output.index(config.eos_id, 1)]
-            if config.eos_id in output[1:]
-            else output[1:]
-            for output in generated
-        ]
+        return [row[1 : (*row, config.eos_id).index(config.eos_id, 1)] for row in generated]
 
 
 @pytest.fixture(
@@ -113,32 +107,33 @@ def imported(
     if request.param == "marian":
         place: Path = request.getfixturevalue("imported_marian")
     else:
-        repository = tmp_path_factory.mktemp(request.param)
+        parts = loaded.tokenizer, tmp_path_factory.mktemp(request.param), tiny_description
         with steps_only():
-            place = write_artifact(
-                lambda: loaded.model, loaded.tokenizer, repository, tiny_description, held_out=None
-            )
+            place = write_artifact(lambda: loaded.model, *parts, held_out=None)
     with LocalEngine(place, slots=12) as engine:
         yield Imported(theirs, loaded, engine)
 
 
 WAYS = {
-    "greedy": DecodingOptions(max_decoding_length=MAX_LENGTH),
-    "beam": DecodingOptions(max_decoding_length=MAX_LENGTH, beam_size=4),
-    "beam without repetition": DecodingOptions(
-        max_decoding_length=MAX_LENGTH, beam_size=3, no_repeat_ngram_size=2, length_penalty=0.6
-    ),
-    "beam that goes on": DecodingOptions(
-        max_decoding_length=MAX_LENGTH, beam_size=4, early_stopping="false"
-    ),
-    "beam that hopes": DecodingOptions(
-        max_decoding_length=MAX_LENGTH, beam_size=2, early_stopping="never", length_penalty=2.0
-    ),
-    "forced end": DecodingOptions(max_decoding_length=8, force_end_token=True),
-    "beam with a forced end": DecodingOptions(
-        max_decoding_length=5, beam_size=4, force_end_token=True
-    ),
-    "forced first token": DecodingOptions(max_decoding_length=MAX_LENGTH, prefix=(7,)),
+    name: DecodingOptions(**{"max_decoding_length": MAX_LENGTH, **options})
+    for name, options in {
+        "greedy": {},
+        "beam": {"beam_size": 4},
+        "beam without repetition": {
+            "beam_size": 3,
+            "no_repeat_ngram_size": 2,
+            "length_penalty": 0.6,
+        },
+        "beam that goes on": {"beam_size": 4, "early_stopping": "false"},
+        "beam that hopes": {"beam_size": 2, "early_stopping": "never", "length_penalty": 2.0},
+        "forced end": {"max_decoding_length": 8, "force_end_token": True},
+        "beam with a forced end": {
+            "max_decoding_length": 5,
+            "beam_size": 4,
+            "force_end_token": True,
+        },
+        "forced first token": {"prefix": (7,)},
+    }.items()
 }
 
 

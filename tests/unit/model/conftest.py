@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -59,34 +59,19 @@ def shake(module: nn.Module) -> None:
             parameter.add_(0.2 * torch.randn_like(parameter))
 
 
-@pytest.fixture(scope="session")
-def make_config() -> Callable[..., TransformerConfig]:
+def make_config(**changes: Any) -> TransformerConfig:
     """Makes a tiny configuration, some of its values changed."""
-
-    def make(**changes: Any) -> TransformerConfig:
-        return TransformerConfig(**TINY | changes)
-
-    return make
+    return TransformerConfig(**TINY | changes)
 
 
-@pytest.fixture(scope="session")
-def make_model(make_config: Callable[..., TransformerConfig]) -> Callable[..., Transformer]:
+def make_model(**changes: Any) -> Transformer:
     """Makes a tiny model in evaluation mode, some values of its configuration changed."""
-
-    def make(**changes: Any) -> Transformer:
-        torch.manual_seed(0)
-        model = Transformer(make_config(**changes)).eval()
-        shake(model)
-        return model
-
-    return make
+    torch.manual_seed(0)
+    model = Transformer(make_config(**changes)).eval()
+    shake(model)
+    return model
 
 
-@pytest.fixture(scope="session")
-def make_tokens() -> Callable[..., Tensor]:
+def make_tokens(*shape: int) -> Tensor:
     """Draws token ids of a shape, none of them special."""
-
-    def make(*shape: int) -> Tensor:
-        return torch.randint(4, TINY["vocabulary_size"], shape)
-
-    return make
+    return torch.randint(4, TINY["vocabulary_size"], shape)

@@ -5,10 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rounding import assert_same
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqserve_model.attention import (
-    MultiHeadAttention,
     attention_weights,
     causal_mask,
     padding_mask,
@@ -61,39 +60,6 @@ def test_attention_is_equation_1(attend: Attend, mask: Tensor | None, biased: bo
             share * value[b, h, k] for share, k in zip(shares, seen, strict=True)
         )
     assert_same(attend(query, key, value, mask, bias), expected)
-
-
-@pytest.mark.parametrize("masked", ["nothing", "padding", "future"])
-def test_projections_match_torch_module(masked: str) -> None:
-    ours = MultiHeadAttention(width=H * D, heads=H)
-    theirs = nn.MultiheadAttention(H * D, H, batch_first=True)
-    nn.init.normal_(theirs.in_proj_bias)
-    nn.init.normal_(theirs.out_proj.bias)
-    with torch.no_grad():
-        parts = (ours.query, ours.key, ours.value)
-        for part, weight, bias in zip(
-            parts, theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True
-        ):
-            part.weight.copy_(weight)
-            part.bias.copy_(bias)
-    ours.output.load_state_dict(theirs.out_proj.state_dict())
-    x, memory = torch.randn(B, Q, H * D), torch.randn(B, K, H * D)
-    mask = {"nothing": None, "padding": padding_mask(LENGTHS, K), "future": causal_mask(Q, K)}
-    key, value = ours.project_key_value(memory)
-    query = ours.project_query(x)
-    allowed = mask[masked]
-    hidden = None if allowed is None else ~allowed
-    expected, weights = theirs(
-        x,
-        memory,
-        memory,
-        key_padding_mask=hidden[:, 0, 0] if hidden is not None and masked == "padding" else None,
-        attn_mask=hidden if masked == "future" else None,
-        average_attn_weights=False,
-    )
-    output = ours.project_output(scaled_dot_product_attention(query, key, value, allowed))
-    assert_same(output, expected)
-    assert_same(attention_weights(query, key, allowed), weights)
 
 
 def test_padding_mask_is_true_up_to_each_length() -> None:

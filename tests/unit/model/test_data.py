@@ -1,4 +1,5 @@
 import gzip
+import itertools
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.errors import OptionError
-from seqserve_model.data import Pair, normalise, read_pairs, sentence_key, split_pairs
+from seqserve_model.data import Pair, Split, normalise, read_pairs, sentence_key, split_pairs
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -19,9 +20,11 @@ def test_pairs_are_normalised_and_further_columns_ignored(tmp_path: Path) -> Non
     assert read_pairs(path).pairs == [Pair("Ä b", "c"), Pair("d", "e")]
 
 
-def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", gzip.compress(b"a\tb\n"))
-    assert read_pairs(path).pairs == [Pair("a", "b")]
+@pytest.mark.parametrize("content", [gzip.compress(b"a\tb\n"), b"\xef\xbb\xbfa\tb\n"])
+def test_gzip_and_a_byte_order_mark_are_known_by_the_content(
+    tmp_path: Path, content: bytes
+) -> None:
+    assert read_pairs(write(tmp_path / "a.tsv", content)).pairs == [Pair("a", "b")]
 
 
 def test_columns_can_be_chosen_and_swapped(tmp_path: Path) -> None:
@@ -63,11 +66,6 @@ def test_a_file_without_pairs_is_refused_by_name(
         read_pairs(write(tmp_path / "a.tsv", content))
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_sentence(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", b"\xef\xbb\xbfa\tb\n")
-    assert read_pairs(path).pairs == [Pair("a", "b")]
-
-
 def test_a_missing_file_is_named_and_how_to_make_one(tmp_path: Path) -> None:
     message = r"none\.tsv: cannot be read: No such file or directory; `seqserve prepare` makes .*"
     with pytest.raises(OptionError, match=message + r"data\.path"):
@@ -87,13 +85,21 @@ def test_other_sentences_stay_apart(one: str, other: str) -> None:
     assert sentence_key(one) != sentence_key(other)
 
 
+def split_of(
+    pairs: list[Pair], validation: int, test: int, *, max_group: int = 4, seed: int = 0
+) -> Split:
+    return split_pairs(
+        pairs, validation_pairs=validation, test_pairs=test, max_group=max_group, seed=seed
+    )
+
+
 texts = st.text(alphabet="abAB.!", min_size=1, max_size=3)
 
 
 @given(st.lists(st.builds(Pair, texts, texts), max_size=60), st.integers(0, 3))
 def test_no_held_out_sentence_is_trained_on(pairs: list[Pair], seed: int) -> None:
     try:
-        split = split_pairs(pairs, validation_pairs=2, test_pairs=2, max_group=4, seed=seed)
+        split = split_of(pairs, 2, 2, seed=seed)
     except OptionError:
         return
     for side in (0, 1):
@@ -101,9 +107,7 @@ def test_no_held_out_sentence_is_trained_on(pairs: list[Pair], seed: int) -> Non
             {sentence_key(pair[side]) for pair in part}
             for part in (split.training, split.validation, split.test)
         ]
-        assert not keys[0] & keys[1]
-        assert not keys[0] & keys[2]
-        assert not keys[1] & keys[2]
+        assert not any(one & other for one, other in itertools.combinations(keys, 2))
     for part in (split.validation, split.test):
         assert len({sentence_key(pair.source) for pair in part}) == len(part) == 2
 
@@ -113,18 +117,13 @@ def numbered(count: int) -> list[Pair]:
 
 
 def test_a_split_depends_on_its_seed_only() -> None:
-    def split(seed: int) -> object:
-        return split_pairs(numbered(50), validation_pairs=5, test_pairs=5, max_group=4, seed=seed)
-
-    assert split(1) == split(1)
-    assert split(1) != split(2)
+    one, same, other = (split_of(numbered(50), 5, 5, seed=seed) for seed in (1, 1, 2))
+    assert one == same != other
 
 
 def test_the_first_translation_of_a_held_out_source_is_kept() -> None:
     pairs = [Pair("Hi.", "Hallo!"), Pair("Hi.", "Servus!"), Pair("hi", "Tach!")]
-    split = split_pairs(
-        [*pairs, *numbered(3)], validation_pairs=3, test_pairs=0, max_group=4, seed=0
-    )
+    split = split_of([*pairs, *numbered(3)], 3, 0)
     kept = [pair for pair in split.validation if sentence_key(pair.source) == "hi"]
     assert kept in ([], [pairs[0]])
     assert len(split.training) in (1, 3)
@@ -133,12 +132,10 @@ def test_the_first_translation_of_a_held_out_source_is_kept() -> None:
 def test_large_groups_stay_in_training() -> None:
     greetings = [Pair("Hi.", f"Hallo {i}") for i in range(10)]
     for seed in range(5):
-        split = split_pairs(
-            [*greetings, *numbered(4)], validation_pairs=1, test_pairs=1, max_group=9, seed=seed
-        )
+        split = split_of([*greetings, *numbered(4)], 1, 1, max_group=9, seed=seed)
         assert set(greetings) <= set(split.training)
 
 
 def test_too_few_pairs_are_refused_with_advice() -> None:
     with pytest.raises(OptionError, match=r"lower data\.validation_pairs"):
-        split_pairs(numbered(4), validation_pairs=2, test_pairs=2, max_group=4, seed=0)
+        split_of(numbered(4), 2, 2)

@@ -1,8 +1,8 @@
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 import torch
+from tests.unit.model.conftest import make_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -10,8 +10,6 @@ from seqserve_model.config import DecoderCell, PositionScheme
 from seqserve_model.decoding import greedy
 from seqserve_model.positions import PositionError
 from seqserve_model.transformer import Transformer
-
-MakeModel = Callable[..., Transformer]
 
 LIMIT = 8
 
@@ -33,7 +31,7 @@ def without_cache(model: Transformer, source: Tensor) -> list[int]:
 
 
 @torch.no_grad()
-def restless(make_model: MakeModel, **changes: object) -> Transformer:
+def restless(**changes: object) -> Transformer:
     """Makes a model whose tokens vary and whose targets end now and then."""
     model = make_model(vocabulary_size=5, tied_output=False, **changes)
     tokens = torch.randint(0, 5, (200, 7))
@@ -53,10 +51,8 @@ def restless(make_model: MakeModel, **changes: object) -> Transformer:
     ],
     ids=str,
 )
-def test_batch_with_caches_equals_each_row_without(
-    make_model: MakeModel, shape: dict[str, Any]
-) -> None:
-    model = restless(make_model, **shape)
+def test_batch_with_caches_equals_each_row_without(shape: dict[str, Any]) -> None:
+    model = restless(**shape)
     lengths = torch.randint(1, 8, (24,))
     source = torch.randint(0, 5, (24, 7))
     expected = [without_cache(model, row[:n]) for row, n in zip(source, lengths, strict=True)]
@@ -67,7 +63,7 @@ def test_batch_with_caches_equals_each_row_without(
 
 
 @torch.no_grad()
-def always(make_model: MakeModel, token: int) -> Transformer:
+def always(token: int) -> Transformer:
     """Makes a model that chooses one token at every step."""
     model = make_model(tied_output=False)
     norm = cast(nn.LayerNorm, model.decoder_norm)
@@ -78,20 +74,20 @@ def always(make_model: MakeModel, token: int) -> Transformer:
     return model
 
 
-def test_limit_counts_tokens_without_the_end(make_model: MakeModel) -> None:
-    model = always(make_model, 5)
+def test_limit_counts_tokens_without_the_end() -> None:
+    model = always(5)
     assert greedy(model, torch.tensor([[4], [6]]), torch.tensor([1, 1]), 3) == [[5] * 3] * 2
 
 
-def test_rows_that_end_at_once_are_empty(make_model: MakeModel) -> None:
-    model = always(make_model, 2)
+def test_rows_that_end_at_once_are_empty() -> None:
+    model = always(2)
     steps: list[nn.Module] = []
     model.output_projection.register_forward_hook(lambda module, *_: steps.append(module))
     assert greedy(model, torch.tensor([[4], [6]]), torch.tensor([1, 1]), LIMIT) == [[], []]
     assert len(steps) == 1
 
 
-def test_refuses_to_decode_past_the_positions(make_model: MakeModel) -> None:
-    model = always(make_model, 5)
+def test_refuses_to_decode_past_the_positions() -> None:
+    model = always(5)
     with pytest.raises(PositionError, match=r"raise model\.max_source_length or model\.max_target"):
         greedy(model, torch.tensor([[4]]), torch.tensor([1]), 20)

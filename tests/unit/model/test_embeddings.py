@@ -1,42 +1,37 @@
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 from tests.rounding import assert_same
+from tests.unit.model.conftest import make_config, make_model
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from seqserve_model.config import PositionScheme, TransformerConfig
+from seqserve_model.config import PositionScheme
 from seqserve_model.transformer import Transformer
-
-MakeConfig = Callable[..., TransformerConfig]
-MakeModel = Callable[..., Transformer]
 
 pytestmark = pytest.mark.usefixtures("double")
 
 
-def test_shared_and_tied_tables_are_one_parameter(make_config: MakeConfig) -> None:
-    model = Transformer(make_config())
-    assert model.source_embedding.weight is model.target_embedding.weight
-    assert model.output_projection.weight is model.target_embedding.weight
-    model.load_state_dict(Transformer(make_config()).state_dict())
-    assert model.output_projection.weight is model.source_embedding.weight
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [0, 0, 0]),
+        ({"shared_embeddings": False}, [0, 1, 1]),
+        ({"shared_embeddings": False, "tied_output": False}, [0, 1, 2]),
+    ],
+)
+def test_shared_and_tied_tables_are_one_parameter(
+    changes: dict[str, bool], expected: list[int]
+) -> None:
+    model = Transformer(make_config(**changes))
+    model.load_state_dict(Transformer(make_config(**changes)).state_dict())
+    parts = (model.source_embedding, model.target_embedding, model.output_projection)
+    tables = [id(part.weight) for part in parts]
+    assert [tables.index(table) for table in tables] == expected
 
 
-def test_tied_output_takes_the_target_tokens(make_config: MakeConfig) -> None:
-    model = Transformer(make_config(shared_embeddings=False))
-    assert model.source_embedding.weight is not model.target_embedding.weight
-    assert model.output_projection.weight is model.target_embedding.weight
-
-
-def test_nothing_is_tied_where_not_asked(make_config: MakeConfig) -> None:
-    model = Transformer(make_config(shared_embeddings=False, tied_output=False))
-    tables = (model.source_embedding, model.target_embedding, model.output_projection)
-    assert len({id(table.weight) for table in tables}) == 3
-
-
-def test_tokens_enter_and_leave_with_variance_one(make_config: MakeConfig) -> None:
+def test_tokens_enter_and_leave_with_variance_one() -> None:
     config = make_config(vocabulary_size=2_000, width=128, positions=PositionScheme.T5)
     model = Transformer(config).eval()
     tokens = torch.randint(0, 2_000, (8, 12))
@@ -50,9 +45,7 @@ def test_tokens_enter_and_leave_with_variance_one(make_config: MakeConfig) -> No
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_embeddings_are_scaled_by_the_root_of_the_width(
-    make_model: MakeModel, scaled: bool
-) -> None:
+def test_embeddings_are_scaled_by_the_root_of_the_width(scaled: bool) -> None:
     model = make_model(positions=PositionScheme.ALIBI, scaled_embeddings=scaled)
     entering: list[Tensor] = []
     model.encoder_layers[0].register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))

@@ -1,12 +1,12 @@
 import json
 import threading
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.unit.client.fake_server import FakeServer
+from tests.unit.model.conftest import make_model
 
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
@@ -21,7 +21,6 @@ from seqserve_model.evaluate import (
     torch_device,
 )
 from seqserve_model.options import EvaluateOptions, Tokenize
-from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary, save_tokenizer
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.limits import Provider
@@ -29,8 +28,6 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine import local_engine
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.text.tokenizer import Tokenizer
-
-MakeModel = Callable[..., Transformer]
 
 
 @pytest.mark.parametrize(
@@ -66,11 +63,8 @@ def test_bleu_of_short_translations_is_explained() -> None:
 
 
 def test_any_translator_can_be_evaluated() -> None:
-    def shout(sources: Sequence[str]) -> list[str]:
-        return [source.upper() for source in sources]
-
     pairs = [Pair("a b c d", "A B C D"), Pair("e f g h", "E F G H")]
-    scores, translations = evaluate(shout, pairs)
+    scores, translations = evaluate(lambda sources: [source.upper() for source in sources], pairs)
     assert translations == ["A B C D", "E F G H"]
     assert scores.pairs == 2
     assert scores.bleu == pytest.approx(100.0)
@@ -82,9 +76,7 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.mark.usefixtures("double")
-def test_translations_come_in_the_order_of_the_sources(
-    make_model: MakeModel, tokenizer: Tokenizer
-) -> None:
+def test_translations_come_in_the_order_of_the_sources(tokenizer: Tokenizer) -> None:
     model = make_model(vocabulary_size=272)
     sources = ["a b c d e", "a", "c b", "e e e a", "", "b"]
     alone = []
@@ -98,14 +90,14 @@ def test_translations_come_in_the_order_of_the_sources(
     assert translate([]) == []
 
 
-def test_a_source_that_is_too_long_is_cut(make_model: MakeModel, tokenizer: Tokenizer) -> None:
+def test_a_source_that_is_too_long_is_cut(tokenizer: Tokenizer) -> None:
     model = make_model(vocabulary_size=272, max_source_length=4)
     translate = TorchTranslator(model, tokenizer, max_decoding_length=5)
     assert translate(["a b c d e a b"]) == translate(["a b c"])
 
 
 @pytest.fixture
-def run_path(make_model: MakeModel, tokenizer: Tokenizer, tmp_path: Path) -> Path:
+def run_path(tokenizer: Tokenizer, tmp_path: Path) -> Path:
     run, model = RunDirectory(tmp_path / "run"), make_model(vocabulary_size=272)
     run.path.mkdir()
     save_tokenizer(tokenizer, run.tokenizer)
@@ -149,19 +141,16 @@ def test_the_command_scores_an_artifact_and_closes_it(
 
 def test_an_artifact_searches_as_told(tiny_artifact: Path) -> None:
     sources = ["The coffee tastes good.", "Nobody paints the garden.", "a b"]
-    found = {}
+    found = []
     with local_engine.LocalEngine(tiny_artifact) as artifact:
-        for beam_size in (1, 4):
-            decoding = DecodingOptions(
-                max_decoding_length=20, beam_size=beam_size, length_penalty=0.0
-            )
-            ids = [artifact.encode(source) for source in sources]
-            answers = artifact.decode(ids, decoding)
-            found[beam_size] = [artifact.tokenizer.decode(one.best.token_ids) for one in answers]
-    assert found[1] != found[4]
-    options = EvaluateOptions(path=tiny_artifact, beam_size=4, length_penalty=0.0)
-    with open_translator(options) as translate:
-        assert translate(sources) == found[4]
+        for size in (1, 4):
+            options = DecodingOptions(max_decoding_length=20, beam_size=size, length_penalty=0.0)
+            answers = artifact.decode([artifact.encode(source) for source in sources], options)
+            found.append([artifact.tokenizer.decode(one.best.token_ids) for one in answers])
+    assert found[0] != found[1]
+    beam = EvaluateOptions(path=tiny_artifact, beam_size=4, length_penalty=0.0)
+    with open_translator(beam) as translate:
+        assert translate(sources) == found[1]
 
 
 def test_a_server_translates_through_the_client(
@@ -210,22 +199,6 @@ def test_threads_are_those_within_a_step_of_an_artifact(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--data: an artifact has no test set"),
-        (["--data", "x.tsv", "--weights", "best"], "--weights: an artifact has only one set"),
-        (["--data", "x.tsv", "--device", "cuda"], "--device: an artifact is scored on the CPU"),
-    ],
-)
-def test_what_an_artifact_cannot_do_is_explained(
-    tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    (tmp_path / "manifest.json").touch()
-    with pytest.raises(OptionError, match=message):
-        main([str(tmp_path), *arguments])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
         (["nowhere"], "nowhere: is neither a training run nor an artifact; make one with"),
         (["RUN", "--weights", "best"], "has no best weights"),
         (["RUN", "--device", "abacus"], "'abacus' cannot be used here"),
@@ -235,13 +208,20 @@ def test_what_an_artifact_cannot_do_is_explained(
         (["RUN", "--beam-size", "4"], "--beam-size 4: a run is scored with greedy search"),
         (["RUN", "--length-penalty", "0.6"], "--length-penalty 0.6: a run is scored with greedy"),
         (["RUN", "--tokenize", "mine"], "is not one of 13a, none"),
+        (["ARTIFACT"], "--data: an artifact has no test set"),
+        (["ARTIFACT", "--data", "x.tsv", "--weights", "best"], "--weights: an artifact has only"),
+        (["ARTIFACT", "--data", "x.tsv", "--device", "cuda"], "--device: an artifact is scored on"),
         ([], "--data: a server has no test set"),
         (["--data", "x.tsv", "--threads", "2"], "--threads: a server uses its own threads"),
     ],
 )
 def test_wrong_arguments(run_path: Path, arguments: list[str], message: str) -> None:
+    artifact = run_path.with_name("artifact")
+    artifact.mkdir()
+    (artifact / "manifest.json").touch()
+    places = {"RUN": str(run_path), "ARTIFACT": str(artifact)}
     with pytest.raises(OptionError, match=message):
-        main([str(run_path) if word == "RUN" else word for word in arguments])
+        main([places.get(word, word) for word in arguments])
 
 
 def test_a_device_that_is_there_is_found() -> None:

@@ -60,9 +60,8 @@ def test_share_of_tokens_that_are_best(model: Transformer, targets: list[list[in
 def test_target_scores_in_a_batch_as_alone(
     model: Transformer, targets: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        decoding, "_MAX_LOGITS", 3 * CONFIG.vocabulary_size
-    )  # three tokens at a time
+    # Three tokens at a time.
+    monkeypatch.setattr(decoding, "_MAX_LOGITS", 3 * CONFIG.vocabulary_size)
     together = score_targets(model, SOURCES, targets)
     for source, target, batched in zip(SOURCES, targets, together, strict=True):
         [alone] = score_targets(model, [source], [target])

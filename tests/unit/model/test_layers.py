@@ -1,44 +1,34 @@
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from tests.rounding import assert_same
-from torch import Tensor, nn
+from tests.unit.model.conftest import make_config, make_model, make_tokens
+from torch import nn
 
 from seqserve_model.attention import MultiHeadAttention
-from seqserve_model.config import Activation, Norm, NormPosition, TransformerConfig
+from seqserve_model.config import Activation, Norm, NormPosition
 from seqserve_model.layers import FeedForward, make_norm
 from seqserve_model.transformer import Transformer
-
-MakeConfig = Callable[..., TransformerConfig]
-MakeModel = Callable[..., Transformer]
-MakeTokens = Callable[..., Tensor]
 
 pytestmark = pytest.mark.usefixtures("double")
 
 
-def test_swiglu_gates_with_the_swish_of_its_own_projection(make_config: MakeConfig) -> None:
-    layer = FeedForward(make_config(activation=Activation.SWIGLU))
-    assert layer.gate is not None
-    x = torch.randn(2, 3, 16)
-    gate = layer.gate(x)
-    assert_same(layer(x), layer.down(gate * gate.sigmoid() * layer.up(x)))
-
-
 @pytest.mark.parametrize(
     ("gated", "plain"),
-    [(Activation.GEGLU, Activation.GELU), (Activation.GEGLU_TANH, Activation.GELU_TANH)],
+    [
+        (Activation.SWIGLU, Activation.SWISH),
+        (Activation.GEGLU, Activation.GELU),
+        (Activation.GEGLU_TANH, Activation.GELU_TANH),
+    ],
 )
-def test_geglu_gates_with_gelu(
-    make_config: MakeConfig, gated: Activation, plain: Activation
-) -> None:
+def test_a_gate_has_the_activation_of_its_name(gated: Activation, plain: Activation) -> None:
     layer = FeedForward(make_config(activation=gated))
     assert layer.gate is not None
     x = torch.randn(2, 3, 16)
-    gelu = FeedForward(make_config(activation=plain)).activation
-    assert_same(layer(x), layer.down(gelu(layer.gate(x)) * layer.up(x)))
+    activation = FeedForward(make_config(activation=plain)).activation
+    assert_same(layer(x), layer.down(activation(layer.gate(x)) * layer.up(x)))
 
 
 @pytest.mark.parametrize(
@@ -51,13 +41,13 @@ def test_geglu_gates_with_gelu(
     ],
 )
 def test_activation_has_the_values_of_its_definition(
-    make_config: MakeConfig, activation: Activation, expected: list[float]
+    activation: Activation, expected: list[float]
 ) -> None:
     layer = FeedForward(make_config(activation=activation))
     assert_same(layer.activation(torch.tensor([-1.0, 2.0])), torch.tensor(expected))
 
 
-def test_rms_norm_keeps_the_mean(make_config: MakeConfig) -> None:
+def test_rms_norm_keeps_the_mean() -> None:
     x = torch.randn(2, 3, 16) + 5
     rms, layer = (make_norm(make_config(norm=norm))(x) for norm in (Norm.RMS, Norm.LAYER))
     assert_same(rms, x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt())
@@ -126,9 +116,7 @@ shapes = pytest.mark.parametrize(
 
 
 @shapes
-def test_encoder_matches_torch(
-    make_model: MakeModel, make_tokens: MakeTokens, position: NormPosition, activation: Activation
-) -> None:
+def test_encoder_matches_torch(position: NormPosition, activation: Activation) -> None:
     model = make_model(norm_position=position, activation=activation)
     source, lengths = make_tokens(3, 7), torch.tensor([7, 2, 5])
     x = model.encoder_positions.embed(model.source_embedding(source) * 4, 0)  # √16
@@ -138,9 +126,7 @@ def test_encoder_matches_torch(
 
 
 @shapes
-def test_decoder_matches_torch(
-    make_model: MakeModel, make_tokens: MakeTokens, position: NormPosition, activation: Activation
-) -> None:
+def test_decoder_matches_torch(position: NormPosition, activation: Activation) -> None:
     model = make_model(norm_position=position, activation=activation)
     target, memory, lengths = make_tokens(3, 5), torch.randn(3, 7, 16), torch.tensor([7, 2, 5])
     x = model.decoder_positions.embed(model.target_embedding(target) * 4, 0)

@@ -1,14 +1,14 @@
 """The proof of the pudding: every scheme of positions learns to turn a sequence round."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from tests.unit.model.conftest import make_config
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
+from seqserve_model.config import DecoderCell, PositionScheme
 from seqserve_model.decoding import greedy
 from seqserve_model.transformer import Transformer
 
@@ -51,9 +51,7 @@ def reversals(rows: int) -> tuple[Tensor, Tensor, Tensor]:
         ),
     ],
 )
-def test_learns_to_reverse(
-    make_config: Callable[..., TransformerConfig], shape: dict[str, Any]
-) -> None:
+def test_learns_to_reverse(shape: dict[str, Any]) -> None:
     config = make_config(
         vocabulary_size=FIRST + SYMBOLS,
         width=32,

@@ -6,10 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rounding import assert_same
+from tests.unit.model.conftest import make_config
 from torch import Tensor
 
 from seqserve_model.attention import attention_weights
-from seqserve_model.config import PositionScheme, TransformerConfig
+from seqserve_model.config import PositionScheme
 from seqserve_model.positions import (
     AlibiPositions,
     LearnedPositions,
@@ -20,7 +21,6 @@ from seqserve_model.positions import (
     SinusoidalPositions,
     T5LayerPositions,
     T5Positions,
-    alibi_slopes,
     distances,
     make_positions,
     marian_sinusoids,
@@ -30,7 +30,6 @@ from seqserve_model.positions import (
 B, H, D, W = 2, 4, 6, 24
 LENGTH = 16
 
-MakeConfig = Callable[..., TransformerConfig]
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -100,7 +99,7 @@ def test_positions_past_the_table_are_refused(name: str, start: int, count: int)
 
 
 @pytest.mark.parametrize("name", [member.value for member in PositionScheme])
-def test_longest_target_fits_behind_the_begin_token(name: str, make_config: MakeConfig) -> None:
+def test_longest_target_fits_behind_the_begin_token(name: str) -> None:
     config = make_config(positions=PositionScheme(name), max_target_length=20)
     positions = make_positions(config, layers=2, causal=True)
     heads = torch.zeros(B, config.heads, 1, config.head_size)
@@ -148,12 +147,6 @@ def test_rotary_base_sets_the_wavelength() -> None:
 
 
 # ALiBi (Press et al. 2022)
-
-
-def test_alibi_slopes_are_those_of_the_paper() -> None:
-    assert alibi_slopes(8).tolist() == [2.0**-i for i in range(1, 9)]
-    sixteen = [2 ** (-i / 2) for i in range(1, 17)]
-    assert_same(alibi_slopes(16), torch.tensor(sixteen))
 
 
 def test_alibi_falls_to_both_sides_in_the_encoder() -> None:

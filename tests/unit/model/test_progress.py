@@ -30,14 +30,7 @@ def test_a_log_gets_a_line_now_and_then(
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (59, "59 s"),
-        (60, "1 min"),
-        (3_540, "59 min"),
-        (3_600, "1:00 h"),
-        (9_000, "2:30 h"),
-    ],
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3540, "59 min"), (3600, "1:00 h"), (9000, "2:30 h")],
 )
 def test_time_left_reads_well(
     clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], seconds: int, text: str

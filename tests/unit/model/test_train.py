@@ -2,17 +2,17 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
+from tests.support.process import until
 
 import seqserve_model.train
 from seqserve.errors import OptionError
@@ -55,6 +55,8 @@ scored_pairs = 10
 """
 
 Train = Callable[..., int]
+Change = Callable[[str, str], Path]
+Start = Callable[[Path], subprocess.Popen[bytes]]
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +68,34 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def train(recipe: Path) -> Train:
-    def run(out: Path, *arguments: str) -> int:
+    """Trains to a folder, by the recipe if no other is named."""
+
+    def run(out: Path, *arguments: str, recipe: Path = recipe) -> int:
         return main([str(recipe), "--out", str(out), "--threads", "1", *arguments])
 
     return run
 
 
 @pytest.fixture(scope="module")
-def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("finished") / "run"
-    assert main([str(recipe), "--out", str(out), "--threads", "1"]) == 0
+    assert train(out) == 0
     return out
+
+
+@pytest.fixture
+def changed(recipe: Path, tmp_path: Path) -> Change:
+    """Writes the recipe with a text in the place of another one."""
+
+    def change(old: str, new: str) -> Path:
+        path, text = tmp_path / "changed.toml", recipe.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        return path
+
+    return change
 
 
 def assert_equal_runs(one: Path, other: Path) -> None:
@@ -117,51 +134,49 @@ def test_a_run_from_before_a_key_was_there_goes_on(
     assert train(run.path, "--resume") == 0
 
 
-def test_a_training_reads_files_of_its_own(recipe: Path, tmp_path: Path) -> None:
+def test_a_training_reads_files_of_its_own(
+    recipe: Path, train: Train, changed: Change, tmp_path: Path
+) -> None:
     numbers = list(number_pairs(300))
     parts = {"a": numbers[:200], "b": numbers[200:280], "valid": numbers[280:]}
-    for name, pairs in parts.items():
-        write_pairs(tmp_path / f"{name}.tsv", pairs)
     files = {name: str(tmp_path / f"{name}.tsv") for name in parts}
-    data = f"""
-validation_path = "{files["valid"]}"
-files = [{{ path = "{files["a"]}" }}, {{ path = "{files["b"]}", weight = 2.5 }}]
-"""
-    mine = tmp_path / "mine.toml"
-    mine.write_text(re.sub(r"^path = .*$", lambda _: data, recipe.read_text(), flags=re.MULTILINE))
+    for name, pairs in parts.items():
+        write_pairs(Path(files[name]), pairs)
+    data = f"""validation_path = "{files["valid"]}"
+files = [{{ path = "{files["a"]}" }}, {{ path = "{files["b"]}", weight = 2.5 }}]"""
+    mine = changed(f'path = "{recipe.parent / "numbers.tsv"}"', data)
     run = RunDirectory(tmp_path / "run")
-    assert main([str(mine), "--out", str(run.path), "--threads", "1", "--max-steps", "4"]) == 0
+    assert train(run.path, "--max-steps", "4", recipe=mine) == 0
     assert read_pairs(run.validation).pairs == parts["valid"]
     assert len(read_pairs(run.test).pairs) == 20
     assert json.loads(run.report.read_text())["data_sha256"].keys() == set(files.values())
     # A list that came from JSON is the list of the recipe.
-    again = [str(mine), "--out", str(run.path), "--threads", "1", "--max-steps", "4", "--resume"]
-    assert main(again) == 0
+    assert train(run.path, "--max-steps", "4", "--resume", recipe=mine) == 0
 
 
-def test_a_training_can_start_from_another(finished: Path, recipe: Path, tmp_path: Path) -> None:
-    mine, run = tmp_path / "mine.toml", RunDirectory(tmp_path / "run")
-    begin = f'[training]\nstart_from = "{finished}"'
+def test_a_training_can_start_from_another(
+    finished: Path, train: Train, changed: Change, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
     # A rate of nearly nothing leaves the weights where they were.
-    text = recipe.read_text().replace("[training]", begin).replace("5e-3", "1e-9")
-    mine.write_text(text.replace("size = 320", "size = 384"))
-    assert main([str(mine), "--out", str(run.path), "--threads", "1", "--max-steps", "2"]) == 0
+    begin = f'learning_rate = 1e-9\n[training]\nstart_from = "{finished}"'
+    mine = changed("learning_rate = 5e-3\nwarmup_steps = 20\n\n[training]", begin)
+    mine.write_text(mine.read_text().replace("size = 320", "size = 384"))
+    assert train(run.path, "--max-steps", "2", recipe=mine) == 0
     assert run.tokenizer.read_bytes() == RunDirectory(finished).tokenizer.read_bytes()
     before = read_tensors(RunDirectory(finished).result)
-    for name, weight in read_tensors(run.result).items():
-        assert torch.allclose(weight, before[name], atol=1e-6)
+    torch.testing.assert_close(read_tensors(run.result), before, atol=1e-6, rtol=1e-5)
     # What it began with is not needed to go on.
     mine.write_text(mine.read_text().replace(str(finished), str(tmp_path / "nowhere")))
-    again = ["--out", str(run.path), "--threads", "1", "--max-steps", "3", "--resume"]
-    assert main([str(mine), *again]) == 0
+    assert train(run.path, "--max-steps", "3", "--resume", recipe=mine) == 0
 
 
-def test_a_training_starts_from_a_training_alone(recipe: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.toml"
-    begin = f'[training]\nstart_from = "{tmp_path}"'
-    mine.write_text(recipe.read_text().replace("[training]", begin))
+def test_a_training_starts_from_a_training_alone(
+    train: Train, changed: Change, tmp_path: Path
+) -> None:
+    mine = changed("[training]", f'[training]\nstart_from = "{tmp_path}"')
     with pytest.raises(OptionError, match=r"tokenizer\.json: cannot be read"):
-        main([str(mine), "--out", str(tmp_path / "run")])
+        train(tmp_path / "run", recipe=mine)
 
 
 def test_equal_trainings_give_equal_weights(finished: Path, train: Train, tmp_path: Path) -> None:
@@ -169,47 +184,33 @@ def test_equal_trainings_give_equal_weights(finished: Path, train: Train, tmp_pa
     assert_equal_runs(finished, tmp_path / "again")
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, "the training ended too early"
-        assert time.monotonic() < deadline, "the training did not get there"
-        time.sleep(0.02)
-
-
 @pytest.fixture
-def start(recipe: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts a training in its own process, ended with the test."""
-    started: list[subprocess.Popen[bytes]] = []
+def start(recipe: Path) -> Iterator[Start]:
+    """Starts a training in its own process, ended with the test; waits for a checkpoint."""
+    with ExitStack() as stack:
 
-    def run(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "seqserve", "train", str(recipe)]
-        process = subprocess.Popen(
-            [*command, "--out", str(out), "--threads", "1", *arguments],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        started.append(process)
-        return process
+        def run(out: Path) -> subprocess.Popen[bytes]:
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            command = [sys.executable, "-m", "seqserve", "train", str(recipe), "--out", str(out)]
+            # More steps than it can do before a signal; only the decay, which is off, depends on
+            # them.
+            command += ["--threads", "1", "--max-steps", "100000"]
+            output = subprocess.DEVNULL
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            until(lambda: bool(RunDirectory(out).checkpoints()) or process.poll() is not None)
+            assert process.poll() is None, "the training ended too early"
+            return process
 
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
+        yield run
 
 
 def test_a_killed_training_goes_on_bit_for_bit(
-    finished: Path,
-    train: Train,
-    start: Callable[..., subprocess.Popen[bytes]],
-    tmp_path: Path,
+    finished: Path, train: Train, start: Start, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
-    # More steps than it can do before the signal; only the decay, which is off, depends on them.
-    process = start(out, "--max-steps", "100000")
-    until(lambda: len(RunDirectory(out).checkpoints()) >= 1, process)
+    process = start(out)
     process.send_signal(signal.SIGKILL)
     process.wait()
     kept = RunDirectory(out).checkpoints()
@@ -221,12 +222,9 @@ def test_a_killed_training_goes_on_bit_for_bit(
     assert_equal_runs(finished, out)
 
 
-def test_a_terminated_training_saves_where_it_stands(
-    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+def test_a_terminated_training_saves_where_it_stands(start: Start, tmp_path: Path) -> None:
     out = tmp_path / "terminated"
-    process = start(out, "--max-steps", "100000")
-    until(lambda: len(RunDirectory(out).checkpoints()) >= 1, process)
+    process = start(out)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
     last = RunDirectory(out).checkpoints()[-1]
@@ -244,7 +242,7 @@ def test_a_time_limit_ends_cleanly_and_can_be_resumed(
     assert_equal_runs(finished, out)
 
 
-def test_it_learns(train: Train, recipe: Path, tmp_path: Path) -> None:
+def test_it_learns(train: Train, tmp_path: Path) -> None:
     out = tmp_path / "learnt"
     assert train(out, "--max-steps", "250") == 0
     validation = json.loads(RunDirectory(out).report.read_text())["validation"]
@@ -271,11 +269,9 @@ def test_fresh_removes_only_trainings(train: Train, tmp_path: Path) -> None:
     assert (tmp_path / "thesis.doc").exists()
 
 
-def test_resuming_another_model_is_refused(finished: Path, recipe: Path, tmp_path: Path) -> None:
-    changed = tmp_path / "changed.toml"
-    changed.write_text(recipe.read_text().replace("width = 32", "width = 64"))
+def test_resuming_another_model_is_refused(finished: Path, train: Train, changed: Change) -> None:
     with pytest.raises(OptionError, match=r"began with model\.width = 32, the recipe has 64"):
-        main([str(changed), "--out", str(finished), "--resume"])
+        train(finished, "--resume", recipe=changed("width = 32", "width = 64"))
 
 
 @pytest.mark.parametrize(
@@ -288,17 +284,15 @@ def test_resuming_another_model_is_refused(finished: Path, recipe: Path, tmp_pat
     ],
 )
 def test_what_does_not_fit_is_mended_without_clearing_up(
-    recipe: Path, tmp_path: Path, value: str, wrong: str, message: str
+    train: Train, changed: Change, tmp_path: Path, value: str, wrong: str, message: str
 ) -> None:
-    broken, out = tmp_path / "broken.toml", tmp_path / "run"
-    broken.write_text(recipe.read_text().replace(value, wrong))
     with pytest.raises(OptionError, match=message):
-        main([str(broken), "--out", str(out)])
-    assert not out.exists()
+        train(tmp_path / "run", recipe=changed(value, wrong))
+    assert not (tmp_path / "run").exists()
 
 
 def test_validation_needs_pairs_that_are_short_enough(
-    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hold_out_long_ones(*_: object, **__: object) -> Split:
         short, long = Pair("1", "one"), Pair("1 " * 20, "one")
@@ -306,7 +300,7 @@ def test_validation_needs_pairs_that_are_short_enough(
 
     monkeypatch.setattr(seqserve_model.train, "read_split", hold_out_long_ones)
     with pytest.raises(OptionError, match="each of the 1 pairs to validate on is too long"):
-        main([str(recipe), "--out", str(tmp_path / "run")])
+        train(tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import torch
 from tests.rounding import assert_same
+from tests.unit.model.conftest import make_config
 from torch import Tensor
 from torch.nn import functional as F
 
 from seqserve_model.batches import Batch, Examples
 from seqserve_model.checkpoint import RunDirectory
-from seqserve_model.config import TransformerConfig
 from seqserve_model.evaluate import score
 from seqserve_model.parallel_text import number_pairs
 from seqserve_model.recipe import Metric, Recipe
@@ -22,21 +22,16 @@ MakeTrainer = Callable[..., Trainer]
 
 
 @pytest.fixture
-def make_trainer(make_config: Callable[..., TransformerConfig], tmp_path: Path) -> MakeTrainer:
+def make_trainer(tmp_path: Path) -> MakeTrainer:
     def make(learning_rate: float = 1e-3, **training: Any) -> Trainer:
         pairs = list(number_pairs(60))
         texts = [text for pair in pairs for text in pair]
         tokenizer = learn_vocabulary(texts, size=320, characters=40)
-        config = make_config(
-            vocabulary_size=320, max_source_length=20, max_target_length=60, dropout=0.0
-        )
-        recipe = Recipe.from_dict(
-            {
-                "data": {"path": "unused"},
-                "optimizer": {"learning_rate": learning_rate, "warmup_steps": 1},
-                "training": {"max_tokens": 300, "scored_pairs": 3, **training},
-            }
-        )
+        config = make_config(vocabulary_size=320, max_source_length=20, max_target_length=60)
+        optimizer = {"learning_rate": learning_rate, "warmup_steps": 1}
+        training = {"max_tokens": 300, "scored_pairs": 3, **training}
+        data = {"path": "unused"}
+        recipe = Recipe.from_dict({"data": data, "optimizer": optimizer, "training": training})
         torch.manual_seed(0)
         corpora = Corpora(
             training=Examples(pairs[10:], tokenizer, config),

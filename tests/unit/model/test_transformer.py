@@ -1,5 +1,4 @@
 import itertools
-from collections.abc import Callable
 from enum import Enum
 
 import pytest
@@ -7,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rounding import assert_same
+from tests.unit.model.conftest import make_model, make_tokens
 from torch import Tensor
 
 from seqserve_model.config import (
@@ -18,9 +18,6 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import AttentionRecord, DecoderState, Transformer
-
-MakeModel = Callable[..., Transformer]
-MakeTokens = Callable[..., Tensor]
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -58,9 +55,7 @@ def begin(model: Transformer, source: Tensor, lengths: Tensor) -> DecoderState:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
 @torch.no_grad()
-def test_cached_steps_equal_one_pass(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_cached_steps_equal_one_pass(shape: Shape) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
     expected = model(source, lengths, target)
@@ -73,9 +68,7 @@ def test_cached_steps_equal_one_pass(
 
 
 @torch.no_grad()
-def test_cached_steps_equal_one_pass_where_heads_are_wider_and_embeddings_normed(
-    make_model: MakeModel, make_tokens: MakeTokens
-) -> None:
+def test_cached_steps_equal_one_pass_where_heads_are_wider_and_embeddings_normed() -> None:
     model = make_model(
         attention_width=24, projection_bias=False, embedding_norm=True, logits_bias=True
     )
@@ -87,7 +80,7 @@ def test_cached_steps_equal_one_pass_where_heads_are_wider_and_embeddings_normed
 
 
 @torch.no_grad()
-def test_biases_of_logits_are_added(make_model: MakeModel, make_tokens: MakeTokens) -> None:
+def test_biases_of_logits_are_added() -> None:
     model = make_model(logits_bias=True)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
     biased = model(source, lengths, target)
@@ -99,9 +92,7 @@ def test_biases_of_logits_are_added(make_model: MakeModel, make_tokens: MakeToke
 
 @pytest.mark.parametrize("cell", DecoderCell)
 @torch.no_grad()
-def test_a_start_from_zeros_does_not_read_the_begin_token(
-    make_model: MakeModel, make_tokens: MakeTokens, cell: DecoderCell
-) -> None:
+def test_a_start_from_zeros_does_not_read_the_begin_token(cell: DecoderCell) -> None:
     model = make_model(zero_start=True, decoder_cell=cell, tied_output=False)
     source, lengths = make_tokens(3, 6), torch.tensor([6, 2, 4])
     target = torch.cat((torch.ones(3, 1, dtype=torch.int64), make_tokens(3, 4)), dim=1)
@@ -115,7 +106,7 @@ def test_a_start_from_zeros_does_not_read_the_begin_token(
 
 
 @torch.no_grad()
-def test_normed_embeddings_have_no_size(make_model: MakeModel, make_tokens: MakeTokens) -> None:
+def test_normed_embeddings_have_no_size() -> None:
     model = make_model(
         embedding_norm=True, positions=PositionScheme.ROTARY, norm_epsilon=1e-15, tied_output=False
     )
@@ -125,7 +116,7 @@ def test_normed_embeddings_have_no_size(make_model: MakeModel, make_tokens: Make
     assert_same(model(source, lengths, target), before)
 
 
-def test_a_model_without_biases_has_those_of_its_norms_alone(make_model: MakeModel) -> None:
+def test_a_model_without_biases_has_those_of_its_norms_alone() -> None:
     names = [name for name, _ in make_model(projection_bias=False).named_parameters()]
     assert all("norm" in name for name in names if name.endswith("bias"))
     assert any(name.endswith("bias") for name in names)
@@ -136,9 +127,7 @@ def test_a_model_without_biases_has_those_of_its_norms_alone(make_model: MakeMod
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_row_in_a_batch_is_the_row_alone(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_row_in_a_batch_is_the_row_alone(shape: Shape) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(4, 7), torch.tensor([3, 7, 1, 5]), make_tokens(4, 5)
     together = model(source, lengths, target)
@@ -156,12 +145,7 @@ def test_row_in_a_batch_is_the_row_alone(
 @settings(deadline=None, max_examples=15)
 @torch.no_grad()
 def test_right_padding_never_matters(
-    make_model: MakeModel,
-    make_tokens: MakeTokens,
-    shape: Shape,
-    lengths: list[int],
-    padding: int,
-    seed: int,
+    shape: Shape, lengths: list[int], padding: int, seed: int
 ) -> None:
     model = make_model(**shape)
     torch.manual_seed(seed)
@@ -177,9 +161,7 @@ def test_right_padding_never_matters(
 @given(now=st.integers(1, 5), later=st.integers(1, 4), seed=st.integers(0, 999))
 @settings(deadline=None, max_examples=15)
 @torch.no_grad()
-def test_future_tokens_never_influence(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape, now: int, later: int, seed: int
-) -> None:
+def test_future_tokens_never_influence(shape: Shape, now: int, later: int, seed: int) -> None:
     model = make_model(**shape)
     torch.manual_seed(seed)
     source, lengths, target = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, now + later)
@@ -189,9 +171,7 @@ def test_future_tokens_never_influence(
 
 
 @every_scheme_and_cell
-def test_empty_source_is_finite_and_trains(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_empty_source_is_finite_and_trains(shape: Shape) -> None:
     model = make_model(**shape)
     logits = model(make_tokens(2, 5), torch.tensor([0, 5]), make_tokens(2, 4))
     logits.square().mean().backward()
@@ -203,9 +183,7 @@ def test_empty_source_is_finite_and_trains(
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_order_of_tokens_matters(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_order_of_tokens_matters(shape: Shape) -> None:
     model = make_model(**shape)
     tokens, end, begin = make_tokens(1, 5), torch.tensor([[2]]), torch.tensor([[1]])
     # ALiBi falls alike to both sides: without the end token a source equals its mirror image.
@@ -221,7 +199,7 @@ def test_order_of_tokens_matters(
 @pytest.mark.parametrize("norm_position", NormPosition)
 @torch.no_grad()
 def test_record_holds_the_weights_of_the_same_pass(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape, norm_position: NormPosition
+    shape: Shape, norm_position: NormPosition
 ) -> None:
     model = make_model(**shape, norm_position=norm_position, decoder_layers=3)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
@@ -248,9 +226,7 @@ def test_record_holds_the_weights_of_the_same_pass(
 
 @every_scheme
 @torch.no_grad()
-def test_record_of_cached_steps_is_the_last_row_of_the_pass(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_record_of_cached_steps_is_the_last_row_of_the_pass(shape: Shape) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, 4)
     whole, step = AttentionRecord(), AttentionRecord()
@@ -264,9 +240,7 @@ def test_record_of_cached_steps_is_the_last_row_of_the_pass(
 
 
 @torch.no_grad()
-def test_record_of_a_recurrent_decoder_has_the_weights_of_its_memory(
-    make_model: MakeModel, make_tokens: MakeTokens
-) -> None:
+def test_record_of_a_recurrent_decoder_has_the_weights_of_its_memory() -> None:
     model = make_model(**SSRU)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
     record = AttentionRecord()
@@ -279,7 +253,7 @@ def test_record_of_a_recurrent_decoder_has_the_weights_of_its_memory(
 # Dropout and what is saved
 
 
-def test_dropout_acts_in_training_only(make_model: MakeModel, make_tokens: MakeTokens) -> None:
+def test_dropout_acts_in_training_only() -> None:
     model = make_model(dropout=0.3, attention_dropout=0.3)
     inputs = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, 4)
     assert torch.equal(model(*inputs), model(*inputs))
@@ -288,9 +262,7 @@ def test_dropout_acts_in_training_only(make_model: MakeModel, make_tokens: MakeT
 
 
 @every_scheme
-def test_attention_weights_are_dropped_in_every_scheme(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_attention_weights_are_dropped_in_every_scheme(shape: Shape) -> None:
     model = make_model(**shape, attention_dropout=0.5).train()
     source, lengths = make_tokens(2, 5), torch.tensor([5, 3])
     assert not torch.equal(model.encode(source, lengths), model.encode(source, lengths))
@@ -298,9 +270,7 @@ def test_attention_weights_are_dropped_in_every_scheme(
 
 @every_scheme_and_cell
 @torch.no_grad()
-def test_weights_alone_restore_a_model(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
-) -> None:
+def test_weights_alone_restore_a_model(shape: Shape) -> None:
     model = make_model(**shape)
     copy = Transformer(TransformerConfig.from_dict(model.config.to_dict())).eval()
     copy.load_state_dict({name: weight.clone() for name, weight in model.state_dict().items()})

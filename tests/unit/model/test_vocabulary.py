@@ -40,16 +40,7 @@ def test_more_characters_than_tokens_are_refused() -> None:
 
 def test_digits_and_punctuation_stand_alone(tokenizer: Tokenizer) -> None:
     tokens = learn_vocabulary(["12:30 12:30 12:30."] * 9, size=300, characters=30)
-    assert tokens.target.tokens(tokens.encode("12:30.")) == [
-        "▁",
-        "1",
-        "2",
-        ":",
-        "3",
-        "0",
-        ".",
-        "</s>",
-    ]
+    assert tokens.target.tokens(tokens.encode("12:30.")) == [*"▁12:30.", "</s>"]
 
 
 @pytest.mark.parametrize("typed", ["</s>", "<s>", "<pad>", "<unk>", "a</s>b", "<0x41>", "</s> x"])
@@ -80,16 +71,11 @@ def test_many_texts_are_encoded_as_each_alone(tokenizer: Tokenizer, texts: list[
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
 
 
-@pytest.mark.parametrize(
-    "span",
-    [
-        "1.234,56 €",
-        "https://a-b.example/x_y?id=7&n=%20#z",
-        "{{user}} %1$s",
-        "v1.2.x-rc3",
-        "Łukasz 🎓",
-    ],
-)
+SPANS = ["1.234,56 €", "https://a-b.example/x_y?id=7&n=%20#z", "{{user}} %1$s"]
+SPANS += ["v1.2.x-rc3", "Łukasz 🎓"]
+
+
+@pytest.mark.parametrize("span", SPANS)
 def test_spans_that_are_copied_have_offsets_and_stream(tokenizer: Tokenizer, span: str) -> None:
     pieces = tokenizer.pieces(span)
     covered = {place for start, end in pieces.offsets for place in range(start, end)}

@@ -21,12 +21,9 @@ def no_other_font(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_font(path: Path, name: str, letters: str) -> None:
     """Writes a font in which every letter is a box."""
     pen = TTGlyphPen(None)
-    for move, point in zip(
-        (pen.moveTo, pen.lineTo, pen.lineTo, pen.lineTo),
-        ((0, 0), (0, 800), (800, 800), (800, 0)),
-        strict=True,
-    ):
-        move(point)
+    pen.moveTo((0, 0))
+    for point in ((0, 800), (800, 800), (800, 0)):
+        pen.lineTo(point)
     pen.closePath()
     box = pen.glyph()
     font = FontBuilder(1000)

@@ -7,12 +7,12 @@ from tests.unit.plot.pictures import heat_maps
 from seqserve_plot.schedule import Stay, draw, one_batch_after_another, tokens_held, trace
 
 SLOTS = 2
+TEXTS = ["a b c", "d", "e f g h i", "b", "c d", "a", "h g f"]
 
 
 @pytest.fixture(scope="module")
 def stays(tiny_artifact: Path) -> list[Stay]:
-    texts = ["a b c", "d", "e f g h i", "b", "c d", "a", "h g f"]
-    return trace(tiny_artifact, texts, SLOTS)
+    return trace(tiny_artifact, TEXTS, SLOTS)
 
 
 def test_no_more_run_than_there_are_slots(stays: list[Stay]) -> None:
@@ -28,8 +28,7 @@ def test_who_waits_takes_a_freed_slot_in_the_next_step(stays: list[Stay]) -> Non
 
 
 def test_a_second_trace_is_the_same(stays: list[Stay], tiny_artifact: Path) -> None:
-    texts = ["a b c", "d", "e f g h i", "b", "c d", "a", "h g f"]
-    assert trace(tiny_artifact, texts, SLOTS) == stays
+    assert trace(tiny_artifact, TEXTS, SLOTS) == stays
 
 
 def test_a_cache_grows_by_a_token_a_step() -> None:
@@ -38,10 +37,8 @@ def test_a_cache_grows_by_a_token_a_step() -> None:
 
 
 def test_a_batch_begins_when_the_longest_of_the_last_one_has_ended() -> None:
-    steps = (2, 5, 1, 1, 4)
-    batches = one_batch_after_another(
-        [Stay(source_tokens=1, begin=9, end=9 + count) for count in steps], slots=2
-    )
+    stays = [Stay(source_tokens=1, begin=9, end=9 + steps) for steps in (2, 5, 1, 1, 4)]
+    batches = one_batch_after_another(stays, slots=2)
     assert [(stay.begin, stay.end) for stay in batches] == [(0, 2), (0, 5), (5, 6), (5, 6), (6, 10)]
 
 

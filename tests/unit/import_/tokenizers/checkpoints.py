@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +82,30 @@ def marian(folder: Path, *, languages: tuple[str, ...] = (), separate: bool = Fa
     return write(folder, source_spm=source, target_spm=target, **files)
 
 
-def bart(folder: Path) -> Path:
-    """Writes BART's files, trained on the same texts."""
+def bart(
+    folder: Path, special: Sequence[str] = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+) -> Path:
+    """Writes BART's files, trained on the same texts; the special tokens come first."""
     trained = tokenizers.ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     texts = corpus.plain_lines(300)
-    trained.train_from_iterator(texts, 700, special_tokens=special, show_progress=False)
+    trained.train_from_iterator(texts, 700, special_tokens=list(special), show_progress=False)
     folder.mkdir(exist_ok=True)
     trained.save_model(str(folder))
     return folder
+
+
+def indicbart(folder: Path) -> int:
+    """Writes ALBERT's SentencePiece with control tokens and tags behind it; counts the pieces."""
+    symbols = "[CLS],[SEP],[MASK]"
+    file = spm(pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, control_symbols=symbols)
+    size = len(pieces(file))
+    names = {"bos_token": "[CLS]", "eos_token": "[SEP]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    names |= {"pad_token": "<pad>", "unk_token": "<unk>"}
+    settings = {"tokenizer_class": "AlbertTokenizer", "do_lower_case": False, "keep_accents": True}
+    added = {token: size + at for at, token in enumerate(["<s>", "</s>", "<2en>", "<2hi>"])}
+    files = {"special_tokens_map_json": names, "added_tokens_json": added}
+    write(folder, spiece_model=file, tokenizer_config_json=settings | names, **files)
+    return size
 
 
 def _ids(tokens: list[str]) -> dict[str, int]:

@@ -1,6 +1,5 @@
 import json
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,7 @@ from seqserve_server.text.tokenizer import Tokenizer
 
 TERM = "<term>"
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def fairseq(folder: Path) -> object:
@@ -94,10 +88,9 @@ def test_an_added_token_is_one_token_in_all_texts(kind: str, add: Any, tmp_path:
 
 
 def test_rows_between_the_vocabulary_and_an_added_token_have_no_token(tmp_path: Path) -> None:
-    model_type = written("t5", tmp_path)
-    size = convert(tmp_path, model_type).get_vocab_size()
+    size = convert(tmp_path, written("t5", tmp_path)).get_vocab_size()
     added_tokens(tmp_path, size + 3)
-    tokenizer = convert(tmp_path, model_type, size + 5)
+    tokenizer = convert(tmp_path, "t5", size + 5)
     assert tokenizer.token_to_id(TERM) == size + 3
     assert tokenizer.id_to_token(size).startswith("<unused")
 
@@ -194,8 +187,7 @@ def test_ids_and_text_are_those_of_transformers(tmp_path: Path) -> None:
     ],
 )
 def test_a_misfit_of_added_tokens(files: dict[str, Any], message: str, tmp_path: Path) -> None:
-    model_type = written("t5", tmp_path)
-    size = convert(tmp_path, model_type).get_vocab_size()
+    size = convert(tmp_path, written("t5", tmp_path)).get_vocab_size()
     checkpoints.write(tmp_path, **files)
     with pytest.raises(CheckpointError, match=message):
-        convert(tmp_path, model_type, size)
+        convert(tmp_path, "t5", size)

@@ -1,6 +1,4 @@
 import json
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,8 @@ from tokenizers import models, normalizers, pre_tokenizers
 from seqserve_import.tokenizers.convert import convert
 from seqserve_server.text.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 LINES = corpus.lines(200)
 CHINESE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "我", "们", "在", "花", "园", "a", "##b"]
 NAMES = {
@@ -22,13 +22,6 @@ NAMES = {
     "sep_token": "[SEP]",
     "mask_token": "[MASK]",
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def words(folder: Path, **settings: Any) -> Path:
@@ -48,14 +41,6 @@ def test_codet5_has_the_files_of_bart(tmp_path: Path) -> None:
     reference = transformers.RobertaTokenizer(**paths)
     encode = served(convert(folder, "t5"))
     assert [encode(text) for text in LINES] == [reference(text)["input_ids"] for text in LINES]
-
-
-def test_fred_t5_has_them_too_and_nothing_in_front(tmp_path: Path) -> None:
-    folder = checkpoints.bart(tmp_path)
-    files = {"tokenizer_class": "GPT2Tokenizer"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(files))
-    tokens = Tokenizer(convert(folder, "t5"))
-    assert tokens.source.tokens(tokens.encode("a")) == ["a", "</s>"]
 
 
 @pytest.mark.parametrize("text", ["我们在花园", "我x 们", " ab aB ", "[SEP]", ""])
@@ -92,19 +77,9 @@ def test_a_tokenizer_json_may_spell_its_control_tokens_otherwise(tmp_path: Path)
 
 
 def test_indicbart_has_pieces_and_its_control_tokens_behind_them(tmp_path: Path) -> None:
-    file = checkpoints.spm(
-        pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, control_symbols="[CLS],[SEP],[MASK]"
-    )
-    size = len(checkpoints.pieces(file))
+    size = checkpoints.indicbart(tmp_path)
     added = {"<s>": size, "</s>": size + 1, "<2en>": size + 2, "<2hi>": size + 3}
-    folder = checkpoints.write(
-        tmp_path,
-        spiece_model=file,
-        added_tokens_json=added,
-        tokenizer_config_json={"tokenizer_class": "AlbertTokenizer", **NAMES}
-        | {"eos_token": "[SEP]", "bos_token": "[CLS]", "pad_token": "<pad>", "unk_token": "<unk>"},
-    )
-    tokenizer = Tokenizer(convert(folder, "mbart", size + 4), size + 4)
+    tokenizer = Tokenizer(convert(tmp_path, "mbart", size + 4), size + 4)
     assert {token: tokenizer.target.id_of(token) for token in added} == added
     assert tokenizer.eos_id == size + 1
     ids = tokenizer.encode("</s> <2hi>")

@@ -1,7 +1,7 @@
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -37,19 +37,21 @@ def test_a_tokenizer_json_is_taken_as_it_is(tmp_path: Path) -> None:
     assert ends(taken) == ["<s>", "</s>"]
 
 
-@pytest.mark.parametrize("template", ["fra_Latn $A </s>", "$A </s> fra_Latn"])
-def test_a_multilingual_tokenizer_json_is_taken_without_its_language(
-    template: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("template", "model_type"),
+    [
+        # The language of a source is that of a request.
+        ("fra_Latn $A </s>", "m2m_100"),
+        ("$A </s> fra_Latn", "m2m_100"),
+        # KoBART's appends none, though its model was trained with it.
+        ("$A", "t5"),
+        ("$A", "bart"),
+    ],
+)
+def test_a_tokenizer_json_adds_an_end_token_and_no_language(
+    template: str, model_type: str, tmp_path: Path
 ) -> None:
-    assert ends(convert(ready(tmp_path, template), "m2m_100")) == ["</s>"]
-
-
-@pytest.mark.parametrize("model_type", ["t5", "bart"])
-def test_a_tokenizer_json_that_appends_no_end_token_gets_one(
-    model_type: str, tmp_path: Path
-) -> None:
-    """KoBART's appends none, though its model was trained with it."""
-    assert ends(convert(ready(tmp_path, "$A"), model_type)) == ["</s>"]
+    assert ends(convert(ready(tmp_path, template), model_type)) == ["</s>"]
 
 
 def test_a_tokenizer_json_that_puts_a_begin_in_front_keeps_it(tmp_path: Path) -> None:
@@ -59,8 +61,7 @@ def test_a_tokenizer_json_that_puts_a_begin_in_front_keeps_it(tmp_path: Path) ->
     padded.enable_padding(length=9)
     padded.normalizer = tokenizers.normalizers.Replace("a", "")  # as BPE does without such a letter
     padded.save(str(path))
-    taken = convert(folder, "bart")
-    assert ends(taken) == ["<s>", "</s>"]
+    assert ends(convert(folder, "bart")) == ["<s>", "</s>"]
 
 
 @pytest.mark.parametrize("template", ["$A </s> </s>", "$A fra_Latn </s>", "fra_Latn $A"])
@@ -187,30 +188,21 @@ def test_a_stream_of_any_ids_joins_to_their_text(nllb: Tokenizer, data: st.DataO
     assert text + stream.flush(nllb.decode(ids)) == nllb.decode(ids)
 
 
-def changed(change: Callable[[Model], object]) -> bytes:
+def changed(**more: Any) -> bytes:
+    """Returns a model of SentencePiece to which fields and pieces are added."""
     model = Model.FromString(checkpoints.t5_spm())
-    change(model)
+    model.MergeFrom(Model(**more))
     return model.SerializeToString()
 
 
-def other_type(model: Model) -> None:
-    model.trainer_spec.model_type = 3
+WORDS, SUFFIX = {"model_type": 3}, {"treat_whitespace_as_suffix": True}
+DAMAGED = {"precompiled_charsmap": b"\xff\xff\xff\x7fab"}
 
 
-def suffixes(model: Model) -> None:
-    model.trainer_spec.treat_whitespace_as_suffix = True
-
-
-def no_end(model: Model) -> None:
+def without_end() -> bytes:
+    model = Model.FromString(checkpoints.t5_spm())
     model.pieces[1].piece = "<end>"
-
-
-def twice(model: Model) -> None:
-    model.pieces[7].piece = model.pieces[8].piece
-
-
-def damaged_table(model: Model) -> None:
-    model.normalizer_spec.precompiled_charsmap = b"\xff\xff\xff\x7fab"
+    return model.SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -219,11 +211,17 @@ def damaged_table(model: Model) -> None:
         (b"\xff\xff", r"spiece\.model: is not a SentencePiece model; copy it again"),
         (b"", r"spiece\.model: has no pieces; copy it again"),
         (b"\x0a\x03\x0a\x01\xff", r"spiece\.model: has a piece that is not UTF-8; copy it again"),
-        (changed(other_type), r"spiece\.model: was trained with words .* save the tokenizer as"),
-        (changed(suffixes), r"spiece\.model: was trained with treat_whitespace_as_suffix"),
-        (changed(no_end), r"its tokenizer has no token </s>; copy it again"),
-        (changed(twice), r"its tokenizer has two ids for .*; copy it again"),
-        (changed(damaged_table), r"spiece\.model: its table of characters is damaged"),
+        (
+            changed(trainer_spec=WORDS),
+            r"spiece\.model: was trained with words .* save the tokenizer",
+        ),
+        (
+            changed(trainer_spec=SUFFIX),
+            r"spiece\.model: was trained with treat_whitespace_as_suffix",
+        ),
+        (without_end(), r"its tokenizer has no token </s>; copy it again"),
+        (changed(pieces=[{"piece": "</s>"}]), r"its tokenizer has two ids for .*; copy it again"),
+        (changed(normalizer_spec=DAMAGED), r"spiece\.model: its table of characters is damaged"),
     ],
 )
 def test_a_damaged_model_file_is_named(file: bytes, message: str, tmp_path: Path) -> None:

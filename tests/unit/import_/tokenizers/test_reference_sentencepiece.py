@@ -6,6 +6,7 @@ Ids are mapped by the rule of each family: fairseq's are one more, Pegasus' 103 
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -33,36 +34,26 @@ def same(id_: int) -> int:
 
 
 Rule = Callable[[int], int]
-KINDS: dict[str, tuple[str, Callable[[], bytes], Rule]] = {
+Normalize = Callable[[str], str]
+Kind = tuple[str, Callable[[], bytes], Rule]
+
+
+def t5(**options: Any) -> Kind:
+    return "t5", lambda: checkpoints.t5_spm(**options), same
+
+
+KINDS: dict[str, Kind] = {
     "nllb, BPE": ("m2m_100", lambda: checkpoints.spm("bpe"), fairseq),
     "nllb, unigram": ("m2m_100", checkpoints.spm, fairseq),
     "mbart": ("mbart", checkpoints.spm, fairseq),
     "pegasus": ("pegasus", checkpoints.t5_spm, pegasus),
-    "t5": ("t5", checkpoints.t5_spm, same),
-    "t5, bytes": ("t5", lambda: checkpoints.t5_spm(byte_fallback=True, size=1100), same),
-    "t5, BPE, bytes": (
-        "t5",
-        lambda: checkpoints.t5_spm(kind="bpe", byte_fallback=True, size=1100),
-        same,
-    ),
-    "t5, symbols": ("t5", lambda: checkpoints.t5_spm(user_defined_symbols="<2pt>,<b>,на"), same),
-    "t5, text as it is": (
-        "t5",
-        lambda: checkpoints.t5_spm(
-            normalization_rule_name="identity", remove_extra_whitespaces=False
-        ),
-        same,
-    ),
-    "t5, lower case": (
-        "t5",
-        lambda: checkpoints.t5_spm(normalization_rule_name="nmt_nfkc_cf"),
-        same,
-    ),
-    "t5, pieces of words": (
-        "t5",
-        lambda: checkpoints.t5_spm(add_dummy_prefix=False, split_by_whitespace=False),
-        same,
-    ),
+    "t5": t5(),
+    "t5, bytes": t5(byte_fallback=True, size=1100),
+    "t5, BPE, bytes": t5(kind="bpe", byte_fallback=True, size=1100),
+    "t5, symbols": t5(user_defined_symbols="<2pt>,<b>,на"),
+    "t5, text as it is": t5(normalization_rule_name="identity", remove_extra_whitespaces=False),
+    "t5, lower case": t5(normalization_rule_name="nmt_nfkc_cf"),
+    "t5, pieces of words": t5(add_dummy_prefix=False, split_by_whitespace=False),
 }
 
 
@@ -145,13 +136,19 @@ def test_any_text_can_be_encoded_and_decoded(pair: Pair, text: str) -> None:
     pair.tokenizer.decode(ids)
 
 
+def normalizers(folder: Path, rule: str = "nmt_nfkc") -> tuple[Normalize, Normalize]:
+    """Returns what normalises texts here, and in SentencePiece, by one of its rules."""
+    file = checkpoints.t5_spm(normalization_rule_name=rule)
+    reference = sentencepiece.SentencePieceProcessor(model_proto=file)
+    ours = convert(checkpoints.t5(folder, file), "t5").normalizer
+    return ours.normalize_str, reference.normalize
+
+
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf"])
 def test_every_character_is_normalized_alike_alone_and_in_decomposed_form(
     rule: str, tmp_path: Path
 ) -> None:
-    file = checkpoints.t5_spm(normalization_rule_name=rule)
-    reference = sentencepiece.SentencePieceProcessor(model_proto=file)
-    tokenizer = convert(checkpoints.t5(tmp_path, file), "t5")
+    ours, theirs = normalizers(tmp_path, rule)
     characters = [
         chr(code)
         for code in range(1, 0x20000)
@@ -159,27 +156,20 @@ def test_every_character_is_normalized_alike_alone_and_in_decomposed_form(
     ]
     decomposed = (unicodedata.normalize("NFD", one) for one in characters)
     texts = [*characters, *(text for text in decomposed if len(text) > 1)]
-    changed = [
-        text
-        for text in texts
-        if tokenizer.normalizer.normalize_str(text) != reference.normalize(text)
-    ]
     # A letter of a script that the library's tables are too old for.
-    assert changed == ["\U00011935\U00011930"]
+    assert [text for text in texts if ours(text) != theirs(text)] == ["\U00011935\U00011930"]
 
 
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf"])
 def test_a_mark_on_a_character_that_is_replaced_is_kept(rule: str, tmp_path: Path) -> None:
-    file = checkpoints.t5_spm(normalization_rule_name=rule)
-    reference = sentencepiece.SentencePieceProcessor(model_proto=file)
-    tokenizer = convert(checkpoints.t5(tmp_path, file), "t5")
+    ours, theirs = normalizers(tmp_path, rule)
     replaced = [
         chr(code) for code in range(0x30000) if unicodedata.decomposition(chr(code)).startswith("<")
     ]
     texts = [one + mark for one in replaced for mark in "\u0301\u0323"]
     assert len(texts) > 7000
     for text in texts:
-        assert tokenizer.normalizer.normalize_str(text) == reference.normalize(text)
+        assert ours(text) == theirs(text)
 
 
 @pytest.mark.parametrize(
@@ -200,13 +190,8 @@ def test_a_mark_on_a_character_that_is_replaced_is_kept(rule: str, tmp_path: Pat
 def test_text_in_composed_and_decomposed_form_is_normalized_alike(
     text: str, tmp_path: Path
 ) -> None:
-    file = checkpoints.t5_spm()
-    reference = sentencepiece.SentencePieceProcessor(model_proto=file)
-    tokenizer = convert(checkpoints.t5(tmp_path, file), "t5")
-    forms = {text} if "\u05c1" in text or "\u0651" in text else {text, _nfd(text)}
+    ours, theirs = normalizers(tmp_path)
+    decomposed = unicodedata.normalize("NFD", text)
+    forms = {text} if "\u05c1" in text or "\u0651" in text else {text, decomposed}
     for form in forms:
-        assert tokenizer.normalizer.normalize_str(form) == reference.normalize(form)
-
-
-def _nfd(text: str) -> str:
-    return unicodedata.normalize("NFD", text)
+        assert ours(form) == theirs(form)

@@ -1,7 +1,5 @@
 """Converted tokenizers give the ids and the text of transformers, which has its own for these."""
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,8 @@ transformers = pytest.importorskip("transformers")
 
 LINES = corpus.lines(5000)
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Marian's recommends sacremoses, and never calls it
-        yield
+# Marian's recommends sacremoses, and never calls it.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def marian(folder: Path, **options: object) -> Any:
@@ -139,20 +133,15 @@ def test_an_artifact_divides_both_sides_of_marian(tmp_path: Path) -> None:
     reference = marian(folder)
     size = len(reference.encoder)
     made = Tokenizer(convert(folder, "marian"), size, convert_target(folder, "marian"))
-    assert save_tokenizer(made, tmp_path / "tokenizer.json") == [
-        "tokenizer.json",
-        "target_tokenizer.json",
-    ]
+    files = save_tokenizer(made, tmp_path / "tokenizer.json")
+    assert files == ["tokenizer.json", "target_tokenizer.json"]
     loaded = Tokenizer.load(tmp_path / "tokenizer.json", size, has_target=True)
     for text in LINES[:300]:
         # The server spells a source as the vocabulary can read it.
         source = reference(loaded.spelled(text).text)["input_ids"]
         target = reference(text_target=text)["input_ids"]
         assert (loaded.encode(text), loaded.encode_target(text)) == (source, target)
-        tokens = [
-            token for token in loaded.target.tokens([*source, *target]) if token.endswith(" ")
-        ]
-        assert not tokens
+        assert not any(token.endswith(" ") for token in loaded.target.tokens([*source, *target]))
     for token in ("▁ziel", "ganzeigenes"):
         assert loaded.target.id_of(token) == reference.encoder[token]
         assert loaded.target.tokens([reference.encoder[token]]) == [token]
