@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.gateway import Gateway, gateway_of
 from tests.support.process import MODELS, PATIENCE_S, ServerProcess
 
 from seqserve import Client
@@ -24,6 +25,13 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
     with ServerProcess(MODELS, tmp_path_factory.mktemp("shipped")) as server:
         yield server
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def gateway(shipped: ServerProcess) -> Iterator[Gateway]:
+    """A gateway in front of it."""
+    with gateway_of(shipped.target) as gateway:
+        yield gateway
 
 
 @pytest.fixture

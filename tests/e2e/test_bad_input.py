@@ -54,10 +54,10 @@ def channel(server: ServerProcess) -> Iterator[Any]:
         yield channel
 
 
-def send(channel: Any, path: str, data: bytes) -> Any:
-    call = channel.unary_stream(path)(data, timeout=PATIENCE_S)
+def send(channel: Any, path: str, data: bytes, **given: Any) -> Any:
+    call = channel.unary_stream(f"/seqserve.v1.GenerationService/{path}")
     with pytest.raises(grpc.RpcError) as failure:
-        list(call)
+        list(call(data, timeout=PATIENCE_S, **given))
     return failure.value
 
 
@@ -66,7 +66,7 @@ def send(channel: Any, path: str, data: bytes) -> Any:
 def test_bad_request(
     channel: Any, method: str, data: bytes, code: grpc.StatusCode, field: str
 ) -> None:
-    error = send(channel, f"/seqserve.v1.GenerationService/{method}", data)
+    error = send(channel, method, data)
     assert error.code() is code, error.details()
     assert len(error.details()) <= 1000
     trailers = dict(error.trailing_metadata())
@@ -77,21 +77,14 @@ def test_bad_request(
 
 
 def test_message_over_the_limit(channel: Any) -> None:
-    error = send(channel, "/seqserve.v1.GenerationService/Generate", request("a" * (1 << 20)))
+    error = send(channel, "Generate", request("a" * (1 << 20)))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    error = send(channel, "Generate", request(), metadata=[("x-large", "a" * 100_000)])
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_oversized_metadata(channel: Any) -> None:
-    call = channel.unary_unary("/seqserve.v1.GenerationService/Generate")
-    with pytest.raises(grpc.RpcError) as failure:
-        call(request(), metadata=[("x-large", "a" * 100_000)], timeout=PATIENCE_S)
-    assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
 @pytest.mark.parametrize(("method", "code"), [("Generate", "OK"), ("GenerateStream", "CANCELLED")])
-def test_client_that_reads_nothing_and_leaves(
-    server: ServerProcess, method: str, code: str
-) -> None:
+def test_client_that_reads_nothing_leaves(server: ServerProcess, method: str, code: str) -> None:
     labels = {"method": f"GenerationService.{method}", "code": code, "model": NAME}
     before, tokens = server.value("requests_total", **labels), tokens_of(server)
     sent = generation_pb2.GenerateRequest(source="Nobody")

@@ -190,12 +190,11 @@ def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path:
 
 
 def test_version_with_two_processes_answers_while_one_is_killed(
-    repository: Path, tmp_path: Path
+    client: Client, repository: Path, tmp_path: Path
 ) -> None:
     options = ("--workers", "2", "--engine-processes", "2")
     sources = [SOURCE[: 5 + index] for index in range(12)]
-    with ServerProcess(repository, tmp_path) as server, Client(server.target) as client:
-        alone = [client.generate(source, max_decoding_length=20) for source in sources]
+    alone = [client.generate(source, max_decoding_length=20) for source in sources]
     with (
         ServerProcess(repository, tmp_path, *options) as server,
         Client(server.target, retry=ONCE) as client,

@@ -88,9 +88,7 @@ def test_a_stream_is_server_sent_events(envoy: Envoy) -> None:
     assert last["result"]["hypotheses"][0]["text"] == TARGET
 
 
-def test_a_reader_who_goes_away_ends_the_decoding(
-    envoy: Envoy, servers: list[ServerProcess]
-) -> None:
+def test_a_reader_who_leaves_ends_the_decoding(envoy: Envoy, servers: list[ServerProcess]) -> None:
     body = {"source": f"{SOURCE} " * 2000}
     with envoy.client.stream("POST", "/v1/generate:stream", json=body) as answer:
         next(answer.iter_lines())
@@ -112,14 +110,14 @@ def test_an_error_names_the_field(envoy: Envoy) -> None:
     assert violation["field"] == "options.beam_size"
 
 
-def test_a_passed_deadline_is_504(envoy: Envoy) -> None:
-    headers = {"grpc-timeout": "1u"}
-    answer = envoy.client.post("/v1/generate", json={"source": SOURCE}, headers=headers)
-    assert answer.status_code == 504
-
-
-def test_an_unknown_path_is_refused(envoy: Envoy) -> None:
-    assert envoy.client.post("/v1/translate", json={"source": SOURCE}).status_code == 404
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [("generate", {"grpc-timeout": "1u"}, 504), ("translate", {}, 404)],
+    ids=["a passed deadline", "an unknown path"],
+)
+def test_other_statuses(envoy: Envoy, path: str, headers: dict[str, str], status: int) -> None:
+    answer = envoy.client.post(f"/v1/{path}", json={"source": SOURCE}, headers=headers)
+    assert answer.status_code == status
 
 
 def test_the_page_of_a_site_may_call(envoy: Envoy) -> None:

@@ -1,15 +1,17 @@
 """A server of several fronts: its callers see one server."""
 
 import asyncio
+import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.support.endless_model import NAME, copy_version
 from tests.support.process import ONCE, PATIENCE_S, ServerProcess, eventually, until
+from tests.support.sockets import connections_to
 
 from seqserve import AsyncClient, Client
 from seqserve.auth import digest_of
@@ -41,34 +43,27 @@ async def ask_all(
     server: ServerProcess, *, version: int = 0, token: str | None = None
 ) -> list[str]:
     """Asks over many connections, at the same time."""
+    options = {"min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(
-                # Clients with equal options share a connection.
-                AsyncClient(
-                    server.target,
-                    timeout_s=PATIENCE_S,
-                    max_message_bytes=MESSAGE_BYTES + number,
-                    token=token,
-                )
+            # Clients with equal options share a connection.
+            AsyncClient(
+                server.target,
+                timeout_s=PATIENCE_S,
+                max_message_bytes=MESSAGE_BYTES + n,
+                token=token,
             )
-            for number in range(CONNECTIONS)
+            for n in range(CONNECTIONS)
         ]
-        calls = (
-            client.generate(
-                SOURCE, version=version, min_decoding_length=LENGTH, max_decoding_length=LENGTH
-            )
-            for client in clients
-        )
+        for client in clients:
+            await stack.enter_async_context(client)
+        calls = (client.generate(SOURCE, version=version, **options) for client in clients)
         return [result.text for result in await asyncio.gather(*calls)]
 
 
-def test_every_front_gives_the_answer_of_one(
-    several: ServerProcess, repository: Path, tmp_path: Path
-) -> None:
+def test_every_front_gives_the_answer_of_one(several: ServerProcess, server: ServerProcess) -> None:
     answers = set(asyncio.run(ask_all(several)))
-    with ServerProcess(repository, tmp_path, "--front-processes", "1") as one:
-        assert answers == set(asyncio.run(ask_all(one)))
+    assert answers == set(asyncio.run(ask_all(server)))
     assert len(answers) == 1
     busy = [several.value("front_cpu_seconds_total", front=str(n)) for n in range(FRONTS)]
     assert len(several.fronts()) == FRONTS and all(busy)
@@ -137,6 +132,33 @@ def test_versions_change_for_all_fronts_at_once(several: ServerProcess) -> None:
 
     asyncio.run(all_refuse())
     assert len(set(asyncio.run(ask_all(several)))) == 1
+
+
+async def test_calls_of_one_client_outlive_a_front(several: ServerProcess) -> None:
+    target = several.target
+    # Enough calls at once for five connections.
+    sources, concurrency = [f"line number {number}" for number in range(400)], 160
+
+    async def translate(client: AsyncClient, after_some: Callable[[], None]) -> list[str]:
+        texts = []
+        options = {"concurrency": concurrency, "max_decoding_length": 20}
+        async for result in client.generate_many(sources, **options):
+            texts.append(result.text)
+            if len(texts) == concurrency // 2:
+                after_some()
+        return texts
+
+    async with AsyncClient(target, timeout_s=PATIENCE_S) as client:
+        expected = await translate(client, lambda: None)
+        # A front that is slow to answer at first delays the next connection.
+        async with asyncio.timeout(PATIENCE_S):
+            while connections_to(target) < 4:
+                assert await translate(client, lambda: None) == expected
+        killed = several.fronts()[0]
+        assert await translate(client, lambda: os.kill(killed, signal.SIGKILL)) == expected
+        assert await translate(client, lambda: None) == expected
+    # gRPC closes a socket with the last object of a call on it.
+    await eventually(lambda: gc.collect() >= 0 and not connections_to(target))
 
 
 def test_what_a_caller_uses_is_counted_over_all_fronts_and_kept(

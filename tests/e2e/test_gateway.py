@@ -32,27 +32,18 @@ OPERATIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def gateway(shipped: ServerProcess) -> Iterator[Gateway]:
-    with gateway_of(shipped.target) as gateway:
-        yield gateway
-
-
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[httpx.Client]:
     with gateway.client() as client:
         yield client
 
 
-def test_answer_is_that_of_grpc(client: httpx.Client, shipped: ServerProcess) -> None:
-    body = {"source": COFFEE, "options": {"beam_size": 4, "num_hypotheses": 2}}
-    answer = client.post("/v1/generate", json=body).json()
-    with Client(shipped.target) as grpc_client:
-        result = grpc_client.generate(COFFEE, beam_size=4, num_hypotheses=2)
-    assert [each["text"] for each in answer["hypotheses"]] == [
-        each.text for each in result.hypotheses
-    ]
-    assert answer["hypotheses"][0]["score"] == pytest.approx(result.score, rel=1e-5)
+def test_answer_is_that_of_grpc(client: httpx.Client, translator: Client) -> None:
+    options: Any = {"beam_size": 4, "num_hypotheses": 2}
+    answer = client.post("/v1/generate", json={"source": COFFEE, "options": options}).json()
+    result = translator.generate(COFFEE, **options)
+    found = [(each["text"], each["score"]) for each in answer["hypotheses"]]
+    assert found == [(each.text, pytest.approx(each.score, rel=1e-5)) for each in result.hypotheses]
 
 
 def test_calls_that_are_left_or_late_free_the_slots_and_others_end_before_the_gateway_does(

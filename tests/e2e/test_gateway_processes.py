@@ -17,6 +17,8 @@ from tests.support.gateway import Gateway, gateway_of
 from tests.support.process import PATIENCE_S, ServerProcess, until
 
 PAIR = {"source": "en", "target": "de"}
+FILE = {"file": ("a.txt", b"The coffee tastes good.\n")}
+TRANSLATED = "Der Kaffee schmeckt gut.\n"
 ENDLESS = {"min_decoding_length": MAX_TARGET}
 LIMITED = ENDLESS | {"time_limit_ms": 3000}
 EACH, MANY = 3, 30
@@ -80,54 +82,51 @@ def family_of(target: str) -> Iterator[Family]:
     assert not folder.exists()
 
 
+@pytest.fixture(scope="module")
+def gateway(shipped: ServerProcess) -> Iterator[Family]:
+    with family_of(shipped.target) as gateway:
+        yield gateway
+
+
 def calls_of(metrics: str, path: str) -> float:
     name = f'seqserve_http_requests_total{{code="OK",form="libretranslate",path="{path}"}} '
     return sum(float(line.removeprefix(name)) for line in metrics.splitlines() if name in line)
 
 
-def test_a_file_is_fetched_whichever_process_answers(
-    shipped: ServerProcess, caller: httpx.Client
-) -> None:
-    with family_of(shipped.target) as gateway:
-        file = {"file": ("a.txt", b"The coffee tastes good.\n")}
-        answer = caller.post(f"{gateway.url}/translate_file", data=PAIR, files=file)
-        url = answer.json()["translatedFileUrl"]
-        for _ in range(MANY):
-            assert caller.get(url).text == "Der Kaffee schmeckt gut.\n"
-            assert caller.get(f"{gateway.url}/readyz").status_code == 200
-        metrics = caller.get(f"{gateway.url}/metrics").text
-        assert calls_of(metrics, "/download_file/{key}/{name}") == MANY
-        # It outlives the process that has made it.
-        for child in gateway.children():
-            os.kill(child, signal.SIGKILL)
-            until(lambda child=child: child not in gateway.children() and gateway.serving() == 2)
-        assert caller.get(url).status_code == 200
+def test_a_file_is_fetched_whichever_process_answers(gateway: Family, caller: httpx.Client) -> None:
+    answer = caller.post(f"{gateway.url}/translate_file", data=PAIR, files=FILE)
+    url = answer.json()["translatedFileUrl"]
+    for _ in range(MANY):
+        assert caller.get(url).text == TRANSLATED
+        assert caller.get(f"{gateway.url}/readyz").status_code == 200
+    metrics = caller.get(f"{gateway.url}/metrics").text
+    assert calls_of(metrics, "/download_file/{key}/{name}") == MANY
+    # It outlives the process that has made it.
+    for child in gateway.children():
+        os.kill(child, signal.SIGKILL)
+        until(lambda child=child: child not in gateway.children() and gateway.serving() == 2)
+    assert caller.get(url).status_code == 200
 
 
 def test_a_document_is_told_of_and_given_once_whichever_process_answers(
-    shipped: ServerProcess, caller: httpx.Client
+    gateway: Family, caller: httpx.Client
 ) -> None:
-    with family_of(shipped.target) as gateway:
-        file = {"file": ("a.txt", b"The coffee tastes good.\n")}
-        pair = {"source_lang": "EN", "target_lang": "DE"}
-        for _ in range(EACH):
-            handle = caller.post(f"{gateway.url}/v2/document", data=pair, files=file).json()
-            url = f"{gateway.url}/v2/document/{handle.pop('document_id')}"
+    pair = {"source_lang": "EN", "target_lang": "DE"}
+    for _ in range(EACH):
+        handle = caller.post(f"{gateway.url}/v2/document", data=pair, files=FILE).json()
+        url = f"{gateway.url}/v2/document/{handle.pop('document_id')}"
 
-            def status(url: str = url, handle: dict[str, str] = handle) -> str:
-                return str(caller.post(url, json=handle).json()["status"])
+        def status(url: str = url, handle: dict[str, str] = handle) -> str:
+            return str(caller.post(url, json=handle).json()["status"])
 
-            until(lambda status=status: status() == "done")
-            assert {status() for _ in range(MANY)} == {"done"}
-            result = caller.post(f"{url}/result", json=handle)
-            assert result.text == "Der Kaffee schmeckt gut.\n"
-            again = {caller.post(f"{url}/result", json=handle).status_code for _ in range(MANY)}
-            assert again == {404}
+        until(lambda status=status: status() == "done")
+        assert {status() for _ in range(MANY)} == {"done"}
+        assert caller.post(f"{url}/result", json=handle).text == TRANSLATED
+        again = {caller.post(f"{url}/result", json=handle).status_code for _ in range(MANY)}
+        assert again == {404}
 
 
-def test_only_calls_of_a_process_that_is_killed_fail(
-    server: ServerProcess, caller: httpx.Client
-) -> None:
+def test_only_calls_of_a_killed_process_fail(server: ServerProcess, caller: httpx.Client) -> None:
     with family_of(server.target) as gateway, ThreadPoolExecutor(MANY) as pool:
         victim, other = gateway.children()
         connections: dict[int, http.client.HTTPConnection] = {}

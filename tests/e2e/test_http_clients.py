@@ -48,48 +48,18 @@ def answers(gateway: Gateway) -> dict[str, Any]:
     script = Path(__file__).parent / "http_clients" / "translate.py"
     # A proxy of the machine cannot reach this process.
     environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
-    done = subprocess.run(
-        [str(python), str(script), gateway.url],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env=environment,
-    )
+    command, patience = [str(python), str(script), gateway.url], {"timeout": PATIENCE_S}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, **patience)
     assert done.returncode == 0, done.stderr
     answers: dict[str, Any] = json.loads(done.stdout)
     return answers
 
 
-def test_libretranslatepy(answers: dict[str, Any]) -> None:
-    assert answers["libretranslatepy"] == {"text": KAFFEE, "languages": LANGUAGES}
-
-
-def test_deep_translator(answers: dict[str, Any]) -> None:
-    assert answers["deep_translator_libre"] == {"text": KAFFEE, "texts": [KAFFEE] * 2}
-    assert answers["deep_translator_deepl"] == {"text": KAFFEE}
-
-
-def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
-    answer = answers["deepl_sdk"]
-    assert "target_lang: no model writes 'JA'" in answer.pop("refusal")
-    assert "Mokka" in answer.pop("chosen")
-    assert answer == {
-        "text": KAFFEE,
-        "detected": "EN",
-        "billed": len(COFFEE),
-        "texts": [KAFFEE] * 60,
-        "html": "<p>Der <b>Kaffee</b> schmeckt gut.</p>",
-        "sources": ["DE", "EN", "KO"],
-        "targets": ["DE", "EN-GB", "EN-US", "KO"],
-        "glossary": ["drinks", "EN", "DE"],
-        "glossary_pairs": [["de", "en"], ["en", "de"], ["en", "ko"], ["ko", "en"]],
-        "entries": {"coffee": "Mokka"},
-        "is_limited": False,
-    }
-
-
-def test_glossaries_of_deepl(answers: dict[str, Any]) -> None:
-    assert answers["deepl_glossaries"] == {
+ANSWERS = {
+    "libretranslatepy": {"text": KAFFEE, "languages": LANGUAGES},
+    "deep_translator_libre": {"text": KAFFEE, "texts": [KAFFEE] * 2},
+    "deep_translator_deepl": {"text": KAFFEE},
+    "deepl_glossaries": {
         "name": "Our list",
         "entries": "tea\tT\ncoffee\tMokka\n",
         "is_used": True,
@@ -97,11 +67,8 @@ def test_glossaries_of_deepl(answers: dict[str, Any]) -> None:
         "listed": ["drinks", "One"],
         "refused": True,
         "after": ["drinks"],
-    }
-
-
-def test_sdk_of_openai(answers: dict[str, Any]) -> None:
-    assert answers["openai_sdk"] == {
+    },
+    "openai_sdk": {
         "models": ["de-en", "en-de", "en-ko", "ko-en"],
         "model": "en-de",
         "one": ["text_completion", "en-de", KAFFEE, "stop"],
@@ -125,6 +92,31 @@ def test_sdk_of_openai(answers: dict[str, Any]) -> None:
             "chat": [True],
             "retrieved": [True],
         },
+    },
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_of_clients(answers: dict[str, Any], name: str) -> None:
+    assert answers[name] == ANSWERS[name]
+
+
+def test_sdk_of_deepl(answers: dict[str, Any]) -> None:
+    answer = answers["deepl_sdk"]
+    assert "target_lang: no model writes 'JA'" in answer.pop("refusal")
+    assert "Mokka" in answer.pop("chosen")
+    assert answer == {
+        "text": KAFFEE,
+        "detected": "EN",
+        "billed": len(COFFEE),
+        "texts": [KAFFEE] * 60,
+        "html": "<p>Der <b>Kaffee</b> schmeckt gut.</p>",
+        "sources": ["DE", "EN", "KO"],
+        "targets": ["DE", "EN-GB", "EN-US", "KO"],
+        "glossary": ["drinks", "EN", "DE"],
+        "glossary_pairs": [["de", "en"], ["en", "de"], ["en", "ko"], ["ko", "en"]],
+        "entries": {"coffee": "Mokka"},
+        "is_limited": False,
     }
 
 

@@ -142,9 +142,7 @@ def expected_scores(model: Any, target: str) -> list[float]:
     return scores(model, [*numbers(TWO_SOURCE), end], [begin, *numbers(target), end])
 
 
-def test_answers_are_spelled_by_the_targets_vocabulary(
-    theirs: dict[str, Any], client: Client
-) -> None:
+def test_answers_have_the_targets_vocabulary(theirs: dict[str, Any], client: Client) -> None:
     options: dict[str, Any] = {"max_decoding_length": TOKENS, "return_attention": True}
     answer = client.generate(TWO_SOURCE, model=TWO, **options)
     assert answer.text == " ".join(f"z{token}" for token in answer.token_ids)

@@ -1,10 +1,11 @@
-"""Placeholders, addresses and named texts in real translations: there exactly and once."""
+"""Placeholders, addresses, named texts and numbers in real translations: there exactly and once."""
 
 from pathlib import Path
 
 import pytest
+from tests.support.process import ServerProcess
 
-from seqserve import Client, Placement, Result
+from seqserve import Client, Placement, Result, TextWarningKind
 
 SENTENCES = Path(__file__).with_name("placeholders.txt").read_text(encoding="utf-8")
 TEMPLATES = SENTENCES.splitlines()
@@ -62,9 +63,7 @@ def test_foreign_words_come_back_exactly_and_once(translator: Client, word: str)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_text_of_several_sentences_streams_with_what_it_keeps(
-    translator: Client, beam_size: int
-) -> None:
+def test_a_text_of_sentences_streams_with_what_it_keeps(translator: Client, beam_size: int) -> None:
     source = "Hello {name}, welcome back! {count}: %s\nThe file a_b.txt of {name} is at https://a.example/b?c=1."
     *pieces, last = translator.stream(source, beam_size=beam_size)
     assert last.result is not None
@@ -106,3 +105,34 @@ def test_a_text_in_capitals_is_answered_as_its_small_letters_are(translator: Cli
     assert "".join(piece.text for piece in pieces) == result.text
     assert last.result is not None
     assert translator.generate(source, lower_capitals=False).text != result.text
+
+
+# It is cut off before its number.
+YEAR = "We watched a film in 2019."
+CUT = {"max_decoding_length": 2, "segmentation": "none"}
+
+
+def test_an_answer_that_lacks_a_number_is_told(translator: Client, shipped: ServerProcess) -> None:
+    whole, cut = translator.generate(YEAR), translator.generate(YEAR, **CUT)
+    assert whole.warnings == () and "2019" in whole.text
+    [warning] = cut.warnings
+    assert warning.kind is TextWarningKind.NUMBERS_DIFFER
+    assert YEAR[warning.source_begin : warning.source_end] == warning.source_text == "2019"
+    *_, last = translator.stream(YEAR, **CUT)
+    assert last.result and last.result.warnings == cut.warnings
+    assert shipped.value("numbers_differ_total", model="en-de") >= 2
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_second_try_never_lacks_more(translator: Client, beam_size: int) -> None:
+    sources = [
+        "Your order 85642 was shipped on 20 July 2019.",
+        "The coach leaves at 9:15 a.m. and arrives at 6 p.m.",
+        "Of 1197 members, 59 have paid $1,250.50.",
+        "We like this town.",
+    ]
+    first = translator.generate_batch(sources, beam_size=beam_size)
+    second = translator.generate_batch(sources, beam_size=beam_size, verify_numbers=True)
+    for once, twice in zip(first, second, strict=True):
+        assert len(twice.warnings) <= len(once.warnings)
+        assert once.warnings or twice.text == once.text

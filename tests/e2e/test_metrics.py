@@ -64,11 +64,11 @@ def test_values_of_labels_are_bounded(server: ServerProcess, scraped: str) -> No
     assert all(method.startswith(services) for method in values["method"])
 
 
-@pytest.mark.skipif(
-    not shutil.which("promtool"), reason="promtool is not installed: apt-get install prometheus"
-)
+NO_PROMTOOL = "promtool is not installed: apt-get install prometheus"
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason=NO_PROMTOOL)
 def test_promtool_finds_no_problem(scraped: str) -> None:
-    check = subprocess.run(
-        ["promtool", "check", "metrics"], input=scraped, capture_output=True, text=True, check=False
-    )
+    command = ["promtool", "check", "metrics"]
+    check = subprocess.run(command, input=scraped, capture_output=True, text=True, check=False)
     assert (check.returncode, check.stdout + check.stderr) == (0, "")

@@ -164,18 +164,10 @@ def test_node_sends_a_whole_text(shipped: ServerProcess, node: Path) -> None:
 
 
 def test_node_tells_which_line_fails(shipped: ServerProcess, node: Path) -> None:
-    command = ["node", "document.js"]
     text = "We saw a good film.\n" + 5_000 * "It rains. " + "\n"
-    done = subprocess.run(
-        command,
-        cwd=node,
-        env=environment(shipped.target),
-        input=text,
-        text=True,
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
+    where = {"cwd": node, "env": environment(shipped.target), "timeout": 300}
+    command = ["node", "document.js"]
+    done = subprocess.run(command, input=text, text=True, capture_output=True, check=False, **where)
     assert done.returncode == 1
     assert done.stderr.startswith("line 2 stays as it is: ")
     assert done.stdout.split("\n")[1:] == text.split("\n")[1:]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.process import MODELS, ServerProcess
+from tests.support.process import MODELS
 
 from seqserve import Client, Result
 from seqserve.results import Timings
@@ -42,10 +42,9 @@ def offline() -> Iterator[Offline]:
     ids=lambda options: ", ".join(options) or "plain",
 )
 def test_results_are_those_of_the_server(
-    shipped: ServerProcess, offline: Offline, options: dict[str, Any]
+    translator: Client, offline: Offline, options: dict[str, Any]
 ) -> None:
-    with Client(shipped.target) as client:
-        served = client.generate_batch(TEXTS, **options)
+    served = translator.generate_batch(TEXTS, **options)
     for result, ours in zip(served, offline.generate_iter(TEXTS, **options), strict=True):
         assert repr(_timeless(ours)) == repr(_timeless(result))
 

@@ -114,9 +114,7 @@ def test_stream(call: Run, expected: dict[str, list[Any]]) -> None:
     assert (last["id"], last["text"]) == ("3", expected["text"][1:2])
 
 
-def test_load_is_sent(
-    server: ServerProcess, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_load(server: ServerProcess, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     texts = tmp_path / "texts"
     texts.write_text("\n".join(TEXTS), encoding="utf-8")
     command = ["load", "--backend", "open-inference", "--target", server.target, "--model", NAME]

@@ -5,11 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.gateway import Gateway, gateway_of
+from tests.support.gateway import Gateway
 from tests.support.process import ROOT, ServerProcess
 
 PAGES = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md")}
@@ -68,12 +67,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def gateway(shipped: ServerProcess) -> Iterator[Gateway]:
-    with gateway_of(shipped.target) as gateway:
-        yield gateway
-
-
 def test_every_command_is_known() -> None:
     known = re.compile(rf"seqserve {CALLS}|curl (?:-N )?localhost")
     assert [each for each in RUN if not known.match(each)] == []
@@ -85,9 +78,7 @@ def test_every_reason_names_tests_that_exist() -> None:
 
 
 @pytest.mark.parametrize("command", RUN)
-def test_commands_of_the_pages_run(
-    command: str, shipped: ServerProcess, gateway: Gateway, folder: Path
-) -> None:
+def test_commands_run(command: str, shipped: ServerProcess, gateway: Gateway, folder: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {**os.environ, "PATH": path, "SEQSERVE_TARGET": shipped.target}
     called = command.replace("localhost:5000", gateway.url.removeprefix("http://"))

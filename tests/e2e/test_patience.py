@@ -69,9 +69,7 @@ def test_a_job_outlives_a_restart_of_the_server(
     assert back == f"seqserve: 127.0.0.1:{port} is available again"
 
 
-def test_callers_side_by_side_on_a_busy_server(
-    repository: Path, tmp_path: Path, lines: Path
-) -> None:
+def test_callers_side_by_side_on_busy_server(repository: Path, tmp_path: Path, lines: Path) -> None:
     sources = lines.read_text().splitlines()
 
     def answers(target: str) -> list[str]:

@@ -87,7 +87,10 @@ def page(chromium: Browser) -> Iterator[Browser]:
     assert chromium.errors() == []
 
 
-def answered(page: Browser, text: str) -> None:
+def answered(page: Browser, text: str, source: str = "") -> None:
+    """Writes a source, if there is one, and waits for its answer."""
+    if source:
+        page.write(source)
     page.until(lambda: page.text("#answer") == text and bool(page.all("#answer button")))
 
 
@@ -129,8 +132,7 @@ def test_an_example_is_in_the_language_of_the_model_and_answered(page: Browser) 
 
 
 def test_send_asks_again_and_says_what_can_be_clicked(page: Browser) -> None:
-    page.write(COFFEE)
-    answered(page, KAFFEE)
+    answered(page, KAFFEE, COFFEE)
     page.run(WATCH)
     page.one("#send").click()
     page.until(lambda: bool(page.run("return window.seen")))
@@ -139,8 +141,7 @@ def test_send_asks_again_and_says_what_can_be_clicked(page: Browser) -> None:
 
 
 def test_a_space_that_is_a_token_belongs_to_the_next_word(page: Browser) -> None:
-    page.write("The train leaves at 3 pm.")
-    answered(page, "Der Zug fährt um 15 Uhr ab.")
+    answered(page, "Der Zug fährt um 15 Uhr ab.", "The train leaves at 3 pm.")
     page.until(lambda: bool(page.all("#map th button")))
     words = [each.text for each in page.all("#map th button")]
     assert words == ["Der", "Zug", "fährt", "um", "1", "5", "Uhr", "ab", ".", "end"]
@@ -198,8 +199,7 @@ def test_new_text_cancels_the_call_before(page: Browser, rig: Rig) -> None:
 
 
 def test_sentence_goes_on_from_an_alternative_by_keyboard(page: Browser) -> None:
-    page.write(COFFEE)
-    answered(page, KAFFEE)
+    answered(page, KAFFEE, COFFEE)
     page.until(lambda: bool(page.all("#map th button")))
     _, _, schmeckt, *_ = page.all("#map th button")
     schmeckt.send_keys(Keys.ENTER)
@@ -243,8 +243,7 @@ def test_terms_are_kept_without_a_beam(page: Browser) -> None:
 
 
 def test_nothing_is_asked_while_a_syllable_is_composed(page: Browser) -> None:
-    page.write(COFFEE)
-    answered(page, KAFFEE)
+    answered(page, KAFFEE, COFFEE)
     page.run(COMPOSE, "We saw a good film.")
     # Longer than the pause after which typing is answered.
     page.driver.set_script_timeout(PATIENCE_S)

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,9 @@ def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def translations(client: Client, *, version: int, shortlist: bool = True) -> list[Result]:
+    ask = partial(client.generate, version=version, shortlist=shortlist)
     with ThreadPoolExecutor(len(SOURCES)) as pool:
-        return list(
-            pool.map(
-                lambda source: client.generate(source, version=version, shortlist=shortlist),
-                SOURCES,
-            )
-        )
+        return list(pool.map(ask, SOURCES))
 
 
 def test_a_request_without_it_decodes_as_a_version_without_it(client: Client) -> None:

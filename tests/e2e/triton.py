@@ -51,13 +51,8 @@ def infer(
 ) -> Answer:
     """Sends texts as numpy arrays and reads the answer as arrays."""
     with _client(target) as client:
-        result = client.infer(
-            model,
-            [_input(texts)],
-            parameters=dict(parameters or {}),
-            **more,
-        )
-        return _answer(result)
+        given = {"parameters": dict(parameters or {}), **more}
+        return _answer(client.infer(model, [_input(texts)], **given))
 
 
 def stream(
@@ -72,12 +67,8 @@ def stream(
     with _client(target) as client:
         client.start_stream(note)
         for number, (texts, parameters) in enumerate(requests):
-            client.async_stream_infer(
-                model,
-                [_input(texts)],
-                request_id=str(number),
-                parameters=dict(parameters),
-            )
+            given = {"request_id": str(number), "parameters": dict(parameters)}
+            client.async_stream_infer(model, [_input(texts)], **given)
         client.stop_stream()
     return list(found.queue)
 
