@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tests.unit.server.front.calls import awaited, failure
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import awaited, failure
 
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.call import connections

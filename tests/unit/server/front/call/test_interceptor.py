@@ -7,15 +7,8 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 from tests.support.logged import fields_of
-from tests.unit.server.front.service import (
-    Service,
-    awaited,
-    failure,
-    request,
-    serving,
-    trailers,
-    until,
-)
+from tests.unit.server.front.calls import awaited, failure, request, trailers
+from tests.unit.server.front.service import Service, serving, until
 
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
@@ -35,7 +28,7 @@ async def busy() -> AsyncIterator[Service]:
     """A service whose only slot is taken by a call that is served when the block ends."""
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
-        first = asyncio.ensure_future(service.generation.Generate(request("first")))
+        first = asyncio.ensure_future(service.generate("first"))
         await until(lambda: service.engine.slots_in_use == 1)
         yield service
         service.runtime.may_run.set()
@@ -102,8 +95,8 @@ async def test_log_line_of_a_refused_call_has_reason_and_field(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    await failure(service.generation.Generate(request("a", max_decoding_length=0)))
-    await failure(service.generation.Generate(request("a", model="made up")))
+    await failure(service.generate("a", max_decoding_length=0))
+    await failure(service.generate("a", model="made up"))
     wrong, unknown = fields_of(caplog)
     assert (wrong["reason"], wrong["field"]) == ("INVALID_FIELD", "options.max_decoding_length")
     assert unknown["reason"] == "MODEL_NOT_FOUND" and "field" not in unknown
@@ -113,7 +106,7 @@ async def test_fault_is_logged_under_the_request_id(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     service.runtime.fault = ZeroDivisionError("what really happened")
-    error = await failure(service.generation.Generate(request("a")))
+    error = await failure(service.generate("a"))
     id_ = trailers(error)["x-request-id"]
     assert id_ in (error.details() or "")
     logged = [record for record in caplog.records if id_ in record.getMessage()]
@@ -183,9 +176,9 @@ async def test_cancel_in_the_queue_leaves_the_queue() -> None:
 
 
 async def test_calls_are_counted_and_timed(service: Service) -> None:
-    await service.generation.Generate(request("a"))
+    await service.generate("a")
     await failure(service.generation.Generate(request("")))
-    await failure(service.generation.Generate(request("a", model="made up")))
+    await failure(service.generate("a", model="made up"))
     await service.until_value(1, "requests_total", **labels(GENERATE, "OK"))
     await service.until_value(1, "requests_total", **labels(GENERATE, "INVALID_ARGUMENT"))
     # A name that a client makes up must not become a label.
@@ -239,7 +232,7 @@ async def test_a_failed_call_is_freed_at_once(
         gc.disable()
         try:
             for _ in range(10):
-                await failure(service.generation.Generate(request("")))
+                await failure(service.generate(""))
                 await failure(service.models.GetModel(model_pb2.GetModelRequest(model="no")))
             assert errors_of_ended_calls() <= 1
         finally:

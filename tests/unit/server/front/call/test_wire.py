@@ -5,7 +5,8 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.front.service import Service, details, failure
+from tests.unit.server.front.calls import details, failure
+from tests.unit.server.front.service import Service
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Unreadable

@@ -17,14 +17,7 @@ from seqserve_server.front.generate.features import all_features
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.languages import NO_AFFIXES
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import (
-    Asked,
-    Hop,
-    Options,
-    Part,
-    Route,
-    Source,
-)
+from seqserve_server.front.generate.records import Asked, Hop, Options, Part, Route, Source
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.overload.turns import run_now
@@ -33,10 +26,15 @@ from seqserve_server.text.splitting import Span
 
 DECODING = DecodingOptions(max_decoding_length=MAX_TARGET)
 TOKENIZER = byte_tokenizer()
-PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
-TO_GERMAN = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
-"""A model of English to German."""
 FEATURES = all_features(Glossaries())
+
+
+def pair(source: str, target: str) -> Template:
+    return Template(source_languages={source: ""}, target_languages={target: ""})
+
+
+TO_GERMAN = echo_model(replace(manifest(), template=pair("en", "de")), TOKENIZER)
+"""A model of English to German."""
 
 
 def ids(text: str) -> tuple[int, ...]:

@@ -11,16 +11,9 @@ from unittest import mock
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from tests.unit.server.front.calls import details, failure, request
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import (
-    Service,
-    details,
-    failure,
-    request,
-    serving,
-    stepwise,
-    until,
-)
+from tests.unit.server.front.service import Service, serving, stepwise, until
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
@@ -82,7 +75,7 @@ async def test_each_request_gets_its_answer_as_alone(service: Service) -> None:
     outcomes = await ended(call)
     assert outcomes.keys() == sources.keys()
     for id_, source in sources.items():
-        alone = await service.generation.Generate(request(source, max_decoding_length=9))
+        alone = await service.generate(source, max_decoding_length=9)
         assert list(outcomes[id_].response.hypotheses) == list(alone.hypotheses)
     assert await call.code() is grpc.StatusCode.OK
 
@@ -150,11 +143,7 @@ async def test_request_that_cannot_be_parsed_has_its_own_failure(service: Servic
     outcomes = await ended(call)
     assert texts({9: outcomes.pop(9)}) == {9: "good"}
     found = {id_: (one.failure.code, one.failure.field) for id_, one in outcomes.items()}
-    assert found == {
-        7: (INVALID, "request"),
-        8: (INVALID, "request"),
-        0: (INVALID, "request"),
-    }
+    assert found == {7: (INVALID, "request"), 8: (INVALID, "request"), 0: (INVALID, "request")}
 
 
 async def test_request_without_a_readable_id_ends_the_call_after_earlier_ones(
@@ -220,7 +209,7 @@ async def test_engine_gets_half_as_many_requests_more_as_it_has_slots(service: S
     await asyncio.sleep(0.05)
     assert service.engine.slots_in_use + service.engine.queue_depth == 6
     # So others need not wait long.
-    other = asyncio.ensure_future(service.generation.Generate(request("other")))
+    other = asyncio.ensure_future(service.generate("other"))
     await until_busy(service, 7)
     service.runtime.may_run.set()
     assert (await other).hypotheses[0].text == "other"
@@ -250,7 +239,7 @@ async def test_bulk_has_room_of_its_own_beside_single_requests() -> None:
     async with serving(slots=2, max_queue=1) as service:
         service.runtime.may_run.clear()
         others = await _filled(service)
-        error = await failure(service.generation.Generate(request("one too many")))
+        error = await failure(service.generate("one too many"))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(5)])
         await until(lambda: service.engine.queue_depth == 2)
@@ -263,7 +252,7 @@ async def test_bulk_has_room_of_its_own_beside_single_requests() -> None:
 async def test_requests_have_a_priority() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
-        other = asyncio.ensure_future(service.generation.Generate(request("other")))
+        other = asyncio.ensure_future(service.generate("other"))
         await until(lambda: service.engine.slots_in_use == 1)
         low = bulk(1, "abc")
         low.request.priority = generation_pb2.PRIORITY_LOW
@@ -282,7 +271,7 @@ async def _filled(service: Service) -> list[asyncio.Future[Any]]:
     """Calls of others, of which one runs and one fills a queue of one."""
     calls = []
     for number in (1, 2):
-        calls.append(asyncio.ensure_future(service.generation.Generate(request("other"))))
+        calls.append(asyncio.ensure_future(service.generate("other")))
         await until_busy(service, number)
         await until(lambda: service.engine.slots_in_use == 1)
     return calls
@@ -398,9 +387,7 @@ async def answered_by(service: Service) -> float:
     return await service.value("stop_total", model="echo", reason="eos")
 
 
-async def test_the_client_takes_the_rest_to_another_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_client_takes_the_rest_to_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqserve_server.front.telemetry.call_record._UNAVAILABLE_RETRY_S", 0.01)
     async with serving() as one, serving() as other:
         services = (one, other)
@@ -429,8 +416,7 @@ async def test_the_client_takes_the_rest_to_another_server(
 async def test_log_line_of_a_bulk_call(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     call = service.generation.GenerateBulk(
-        [bulk(1, "secret"), bulk(2, ""), bulk(3, "words")],
-        metadata=(("x-request-id", "mine-1"),),
+        [bulk(1, "secret"), bulk(2, ""), bulk(3, "words")], metadata=(("x-request-id", "mine-1"),)
     )
     await ended(call)
     assert dict(await call.trailing_metadata())["x-request-id"] == "mine-1"

@@ -44,9 +44,7 @@ async def test_callers_at_once_get_their_own_answers(detector: LanguageDetector)
     assert [answer[0].language for answer in answers] == ["ko", "el"] * 20
 
 
-async def test_a_caller_that_leaves_disturbs_no_other(
-    detector: LanguageDetector,
-) -> None:
+async def test_a_caller_that_leaves_disturbs_no_other(detector: LanguageDetector) -> None:
     leaving = asyncio.create_task(detector.detect(KOREAN, ["el", "ko"]))
     await asyncio.sleep(0)
     leaving.cancel()

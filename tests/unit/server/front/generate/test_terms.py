@@ -119,12 +119,7 @@ def targets(options: DecodingOptions, terms: list[Term], source: str) -> tuple[A
 
 @pytest.mark.parametrize(
     ("source", "found"),
-    [
-        ("a cake", [CAKE]),
-        ("cake and tea", [TEA, CAKE]),
-        ("ca\u00adke", [CAKE]),
-        ("coffee", []),
-    ],
+    [("a cake", [CAKE]), ("cake and tea", [TEA, CAKE]), ("ca\u00adke", [CAKE]), ("coffee", [])],
     ids=["one", "in the order of the request", "as it is read", "none"],
 )
 def test_only_terms_in_the_source_apply(source: str, found: list[Term]) -> None:

@@ -16,10 +16,9 @@ from typing import Any, cast
 import pytest
 from tests.unit.server.engine.fake_runtime import make_manifest
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.generate.asking import FEATURES
+from tests.unit.server.front.generate.asking import FEATURES, pair
 from tests.unit.server.front.models.test_rollout_running import LIMITS, FakeLoader, Watched
 from tests.unit.server.front.service import until
-from tests.unit.server.front.services.test_pivot import pair
 
 from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.artifact.manifest import Manifest

@@ -73,10 +73,7 @@ class FakeLoader:
         self.may_launch.set()
 
     def begin(self, name: str, version: int) -> LaunchedGroup:
-        return LaunchedGroup(
-            [partial(self._launch, version)],
-            label=f"{name}/{version}",
-        )
+        return LaunchedGroup([partial(self._launch, version)], label=f"{name}/{version}")
 
     def _launch(self, version: int) -> RecordedHost:
         self.launches += 1

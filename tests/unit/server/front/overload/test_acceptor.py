@@ -12,8 +12,9 @@ import pytest
 from grpc._cython import cygrpc
 from tests.support.frames import HELLO, call, opened
 from tests.support.logged import fields_of
+from tests.unit.server.front.calls import failure, request, trailers
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import Service, failure, request, serving, trailers, until
+from tests.unit.server.front.service import Service, serving, until
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
@@ -177,7 +178,7 @@ async def test_a_method_that_there_is_not_ends_its_own_call(path: str, service: 
     writer.write(HELLO + opened(1, call(**{":path": path})))
     await reader.readuntil(b"no such method")
     writer.close()
-    assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
+    assert await service.generate("a").code() is grpc.StatusCode.OK
 
 
 async def test_a_fault_on_arrival_ends_its_own_call_and_the_next_ones_are_served(
@@ -262,7 +263,7 @@ async def test_calls_without_a_message_do_not_keep_others_waiting(
         # Half of the memory is for 32 messages.
         writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
         await until(lambda: len(service.server._admission.messages.unread) == 32)
-        assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
+        assert await service.generate("a").code() is grpc.StatusCode.OK
         await reader.readuntil(b"others wait")
         writer.close()
 

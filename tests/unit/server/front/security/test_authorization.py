@@ -12,9 +12,10 @@ import pytest
 import pytest_asyncio
 from google.rpc.error_details_pb2 import ErrorInfo
 from tests.support.logged import fields_of
+from tests.unit.server.front.calls import details, failure, request, trailers
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.security.test_tokens import line
-from tests.unit.server.front.service import Service, details, failure, request, serving, trailers
+from tests.unit.server.front.service import Service, serving
 
 from seqserve.auth import Scope
 from seqserve.open_inference import open_inference_pb2
@@ -316,7 +317,7 @@ async def test_log_line_names_the_token_and_never_shows_it(
 
 
 async def test_refused_calls_are_counted_by_known_methods_only(guarded: Service) -> None:
-    await failure(guarded.generation.Generate(request("a")))
+    await failure(guarded.generate("a"))
     await failure(guarded.channel.unary_unary("/seqserve.v1.GenerationService/Made-up")(b""))
     labels = {"method": "GenerationService.Generate", "code": "UNAUTHENTICATED", "model": ""}
     assert await guarded.value("requests_total", **labels) == 1

@@ -8,8 +8,9 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.unit.server.front.calls import request
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import Service, request, serving
+from tests.unit.server.front.service import Service, serving
 
 from seqserve.auth import Quota, Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError

@@ -5,7 +5,8 @@ from typing import Any
 import grpc
 import pytest
 import pytest_asyncio
-from tests.unit.server.front.service import Service, awaited, failure, request, serving, until
+from tests.unit.server.front.calls import awaited, failure, request
+from tests.unit.server.front.service import Service, serving, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2
@@ -52,7 +53,7 @@ OPTIONS: list[dict[str, Any]] = [
 async def test_the_same_question_has_the_same_answer(
     service: Service, options: dict[str, Any]
 ) -> None:
-    first, second = [await service.generation.Generate(request(TEXT, **options)) for _ in range(2)]
+    first, second = [await service.generate(TEXT, **options) for _ in range(2)]
     assert second.timings.queue_ms == second.timings.total_ms > 0
     assert second.timings.encode_ms == second.timings.decode_ms == 0
     assert without_timings(first) == without_timings(second)
@@ -63,7 +64,7 @@ async def test_the_same_question_has_the_same_answer(
 
 async def test_a_sample_without_a_seed_is_drawn_again(service: Service) -> None:
     for _ in range(2):
-        await service.generation.Generate(request(TEXT, top_k=3))
+        await service.generate(TEXT, top_k=3)
     assert await lookups(service) == (0, 0, 0)
     assert await computed(service) == 2
 
@@ -83,7 +84,7 @@ async def streamed(service: Service, **options: Any) -> tuple[str, list[int], An
 async def test_streams_give_what_is_kept(service: Service, options: dict[str, Any]) -> None:
     first = await streamed(service, **options)
     assert await streamed(service, **options) == first
-    whole = await service.generation.Generate(request(TEXT, **options))
+    whole = await service.generate(TEXT, **options)
     assert without_timings(whole) == first[2]
     assert await lookups(service) == (2, 0, 1)
 
@@ -109,7 +110,7 @@ async def test_equal_requests_at_once_are_computed_once(service: Service) -> Non
 
 async def test_a_deadline_is_that_of_each_call(service: Service) -> None:
     service.runtime.may_run.clear()
-    patient = asyncio.create_task(awaited(service.generation.Generate(request(TEXT))))
+    patient = asyncio.create_task(service.generate(TEXT))
     await until(lambda: service.engine.slots_in_use == 1)
     error = await failure(service.generation.Generate(request(TEXT), timeout=0.1))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -119,9 +120,9 @@ async def test_a_deadline_is_that_of_each_call(service: Service) -> None:
 
 async def test_one_with_a_time_limit_waits_for_no_other(service: Service) -> None:
     service.runtime.step_s = 0.02
-    whole = asyncio.create_task(awaited(service.generation.Generate(request(TEXT))))
+    whole = asyncio.create_task(service.generate(TEXT))
     await until(lambda: service.engine.slots_in_use == 1)
-    cut = await service.generation.Generate(request(TEXT, time_limit_ms=100))
+    cut = await service.generate(TEXT, time_limit_ms=100)
     assert cut.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_TIME_LIMIT
     assert (await whole).hypotheses[0].text == TEXT
 
@@ -149,8 +150,8 @@ async def test_requests_of_a_bulk_call_share_answers(service: Service) -> None:
 
 
 async def test_segments_share_answers_with_sentences(service: Service) -> None:
-    await service.generation.Generate(request("Good day."))
-    answer = await service.generation.Generate(request(SENTENCES, segmentation="sentences"))
+    await service.generate("Good day.")
+    answer = await service.generate(SENTENCES, segmentation="sentences")
     assert answer.hypotheses[0].text == SENTENCES
     assert await computed(service) == 2
     hits, joined, misses = await lookups(service)
@@ -158,7 +159,7 @@ async def test_segments_share_answers_with_sentences(service: Service) -> None:
 
 
 async def test_open_inference_shares_answers(service: Service) -> None:
-    await service.generation.Generate(request(TEXT))
+    await service.generate(TEXT)
     answer = await service.inference.ModelInfer(asking(TEXT))
     assert tensors(answer)["text"] == [TEXT]
     assert await computed(service) == 1
@@ -177,12 +178,12 @@ async def test_clients_share_answers_only_if_the_operator_says_so(
             answer = await service.generation.Generate(request(TEXT), metadata=metadata)
             assert answer.hypotheses[0].text == TEXT
         # Another question has an answer of its own.
-        await service.generation.Generate(request(TEXT, max_decoding_length=5))
+        await service.generate(TEXT, max_decoding_length=5)
         assert await lookups(service) == (*expected[:2], expected[2] + 1)
 
 
 async def test_unloading_forgets(service: Service) -> None:
-    await service.generation.Generate(request(TEXT))
+    await service.generate(TEXT)
     [model] = service.repository.models()
     answers = model.answers
     assert answers is not None and answers.counts.held_bytes > 0
@@ -194,6 +195,6 @@ async def test_unloading_forgets(service: Service) -> None:
 async def test_without_a_cache_there_are_no_lookups() -> None:
     async with serving() as service:
         for _ in range(2):
-            await service.generation.Generate(request(TEXT))
+            await service.generate(TEXT)
         assert await lookups(service) == (0, 0, 0)
         assert await computed(service) == 2

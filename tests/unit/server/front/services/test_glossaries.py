@@ -3,7 +3,8 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tests.unit.server.front.service import Service, request, serving
+from tests.unit.server.front.calls import request
+from tests.unit.server.front.service import Service, serving
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
@@ -45,7 +46,7 @@ async def test_a_glossary_is_given_with_its_entries(service: Service) -> None:
 
 
 async def test_terms_of_a_glossary_apply(service: Service) -> None:
-    answer = await service.generation.Generate(request("some TEA", glossary="drinks"))
+    answer = await service.generate("some TEA", glossary="drinks")
     assert "tea" in answer.hypotheses[0].text
     assert not answer.hypotheses[0].unmet_terms
     steam = [request("steam", glossary="drinks"), request("steam")]

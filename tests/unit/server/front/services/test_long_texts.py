@@ -3,7 +3,8 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.unit.server.front.service import Service, failure, request, serving, trailers, until
+from tests.unit.server.front.calls import failure, request, trailers
+from tests.unit.server.front.service import Service, serving, until
 
 from seqserve.v1 import generation_pb2
 
@@ -21,12 +22,10 @@ async def test_a_short_call_is_answered_while_a_long_text_is_read(
     service: Service, text: str
 ) -> None:
     """The long call is not even read to its end before the short one has its answer."""
-    reading = asyncio.ensure_future(
-        service.generation.Generate(request(text, segmentation="sentences"))
-    )
+    reading = asyncio.ensure_future(service.generate(text, segmentation="sentences"))
     memory = service.server._interceptor._resources.texts.memory
     await until(lambda: memory.reserved_bytes > 0)
-    answer = await service.generation.Generate(request("abc"))
+    answer = await service.generate("abc")
     assert answer.hypotheses[0].text == "abc"
     if not text.startswith(" "):
         assert memory.reserved_bytes > 0
@@ -72,10 +71,10 @@ async def test_a_panic_of_the_tokenizer_fails_its_call_alone(
 
     monkeypatch.setattr(model.tokenizer, "encode", panicking)
     for text in ("panic", "panic. " * 1000):
-        error = await failure(service.generation.Generate(request(text, segmentation="sentences")))
+        error = await failure(service.generate(text, segmentation="sentences"))
         assert error.code() is grpc.StatusCode.INTERNAL
         assert trailers(error)["x-request-id"] in (error.details() or "")
-    answer = await service.generation.Generate(request("abc", segmentation=segmentation))
+    answer = await service.generate("abc", segmentation=segmentation)
     assert answer.hypotheses[0].text == "abc"
     batch = generation_pb2.GenerateBatchRequest(sources=["abc", "panic"])
     assert (await failure(service.generation.GenerateBatch(batch))).code() is (

@@ -4,7 +4,8 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.unit.server.front.service import Service, failure, request, serving
+from tests.unit.server.front.calls import failure, request
+from tests.unit.server.front.service import Service, serving
 from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.v1 import generation_pb2

@@ -4,16 +4,9 @@ from typing import Any
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
+from tests.unit.server.front.calls import details, failure, request
 from tests.unit.server.front.echo import TOKEN_SCORE
-from tests.unit.server.front.service import (
-    Service,
-    details,
-    failure,
-    request,
-    serving,
-    stepwise,
-    until,
-)
+from tests.unit.server.front.service import Service, serving, stepwise, until
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Event, Finished, Timeline
@@ -35,7 +28,7 @@ def targets_of(answer: Any) -> list[str]:
 
 
 async def test_each_sentence_is_answered_and_white_space_comes_back(service: Service) -> None:
-    answer = await service.generation.Generate(request(TEXT, segmentation="sentences"))
+    answer = await service.generate(TEXT, segmentation="sentences")
     assert [each.text for each in answer.hypotheses] == [TEXT]
     assert sources_of(TEXT, answer) == targets_of(answer) == SENTENCES
     assert [segment.hypotheses[0].text for segment in answer.segments] == SENTENCES
@@ -45,15 +38,15 @@ async def test_each_sentence_is_answered_and_white_space_comes_back(service: Ser
 async def test_a_segment_is_answered_as_alone(service: Service) -> None:
     options: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
     options |= {"beam_size": 2, "num_hypotheses": 2}
-    answer = await service.generation.Generate(request(TEXT, segmentation="sentences", **options))
+    answer = await service.generate(TEXT, segmentation="sentences", **options)
     for source, segment in zip(SENTENCES, answer.segments, strict=True):
-        alone = await service.generation.Generate(request(source, **options))
+        alone = await service.generate(source, **options)
         assert list(segment.hypotheses) == list(alone.hypotheses)
         assert segment.source_tokens == alone.source_tokens
 
 
 async def test_the_joined_answer_sums_up_its_segments(service: Service) -> None:
-    answer = await service.generation.Generate(request(TEXT, segmentation="sentences"))
+    answer = await service.generate(TEXT, segmentation="sentences")
     [joined] = answer.hypotheses
     tokens = sum(len(sentence.encode()) for sentence in SENTENCES)
     assert (answer.source_tokens, answer.generated_tokens) == (tokens + 4, tokens)
@@ -66,7 +59,7 @@ async def test_the_joined_answer_sums_up_its_segments(service: Service) -> None:
 
 async def test_the_joined_answer_has_the_mean_confidence_and_all_warnings(service: Service) -> None:
     text = "One two three. <b>Tags</b>! <i>Again</i>. Привет."
-    answer = await service.generation.Generate(request(text, segmentation="sentences"))
+    answer = await service.generate(text, segmentation="sentences")
     markup, script = (
         generation_pb2.SOURCE_WARNING_MARKUP,
         generation_pb2.SOURCE_WARNING_OTHER_SCRIPT,
@@ -98,7 +91,7 @@ async def test_a_segment_that_is_cut_is_told_of(service: Service) -> None:
 
 async def test_a_long_sentence_is_wrapped_and_told_of(service: Service) -> None:
     text = "Yes. This sentence is far too long, as the model reads no more than 64 bytes at once."
-    answer = await service.generation.Generate(request(text, segmentation="sentences"))
+    answer = await service.generate(text, segmentation="sentences")
     assert sources_of(text, answer) == [
         "Yes.",
         "This sentence is far too long, as the model reads no more than",
@@ -191,9 +184,7 @@ async def test_half_as_many_segments_wait_as_run(
 async def test_another_call_passes_a_text_of_many_segments() -> None:
     async with serving(slots=1) as service:
         service.runtime.hold_after(0)
-        text = asyncio.ensure_future(
-            service.generation.Generate(request("Go on. " * 40, segmentation="sentences"))
-        )
+        text = asyncio.ensure_future(service.generate("Go on. " * 40, segmentation="sentences"))
         await until(lambda: service.engine.slots_in_use == 1)
         await stepwise(service, service.generation.Generate(request("I too")))
         assert not text.done()
@@ -212,10 +203,10 @@ async def test_what_the_model_does_not_read_stays(
     monkeypatch.setattr(
         type(tokenizer), "pieces", lambda self, text: pieces(self, text.replace("∎", ""))
     )
-    answer = await service.generation.Generate(request("A.\n∎\nB.", segmentation="lines"))
+    answer = await service.generate("A.\n∎\nB.", segmentation="lines")
     assert targets_of(answer) == ["A.", "∎", "B."]
     assert [len(segment.hypotheses) for segment in answer.segments] == [1, 0, 1]
-    answer = await service.generation.Generate(request("∎\n∎", segmentation="lines"))
+    answer = await service.generate("∎\n∎", segmentation="lines")
     assert targets_of(answer) == ["∎", "∎"]
     assert not answer.hypotheses[0].HasField("score")
 
@@ -232,7 +223,7 @@ async def test_what_is_kept_has_its_places_in_the_whole_text(service: Service) -
 
 
 async def refused(service: Service, source: str, **options: Any) -> tuple[str, str]:
-    error = await failure(service.generation.Generate(request(source, **options)))
+    error = await failure(service.generate(source, **options))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     [violation] = details(error, BadRequest).field_violations
     return violation.field, violation.description
@@ -276,5 +267,5 @@ async def test_the_segments_of_a_batch_are_bounded_together(service: Service) ->
 
 async def test_a_text_fails_as_a_whole(service: Service) -> None:
     service.runtime.fault = RuntimeError("broken")
-    error = await failure(service.generation.Generate(request(TEXT, segmentation="lines")))
+    error = await failure(service.generate(TEXT, segmentation="lines"))
     assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)

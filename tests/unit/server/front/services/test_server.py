@@ -12,17 +12,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from tests.certificates import Certificates
 from tests.resources import own_resources
+from tests.unit.server.front.calls import details, failure, request, trailers
 from tests.unit.server.front.echo import PATIENCE_S, byte_tokenizer, manifest
-from tests.unit.server.front.service import (
-    Service,
-    details,
-    failure,
-    request,
-    rollout_of,
-    serving,
-    trailers,
-    until,
-)
+from tests.unit.server.front.service import Service, rollout_of, serving, until
 from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.open_inference import open_inference_pb2
@@ -176,13 +168,13 @@ async def test_drain_finishes_accepted_calls_and_refuses_new_ones() -> None:
         stream = service.generation.GenerateStream(request("streamed"))
         streamed = asyncio.ensure_future(_text_of(stream))
         await until(lambda: service.engine.slots_in_use == 1)
-        queued = asyncio.ensure_future(service.generation.Generate(request("queued")))
+        queued = asyncio.ensure_future(service.generate("queued"))
         await until(lambda: service.engine.queue_depth == 1)
         drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
         await until(lambda: not service.server.is_ready)
         assert await health(service, "") == NOT_SERVING
         assert await health(service, "echo") == NOT_SERVING
-        error = await failure(service.generation.Generate(request("new")))
+        error = await failure(service.generate("new"))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert details(error, RetryInfo) is not None
         assert not drained.done()
@@ -367,9 +359,9 @@ async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[typ
 
 async def _mixed(service: Service) -> None:
     """Makes calls of each kind: three that succeed, one that fails, two that are cancelled."""
-    await service.generation.Generate(request("good"))
+    await service.generate("good")
     await _text_of(service.generation.GenerateStream(request("streamed")))
-    await failure(service.generation.Generate(request("")))
+    await failure(service.generate(""))
     left = service.generation.GenerateStream(request("left"))
     await left.read()
     left.cancel()

@@ -4,8 +4,9 @@ import grpc
 from google.rpc.error_details_pb2 import BadRequest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.server.front.calls import details, failure, request
 from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, byte_tokenizer
-from tests.unit.server.front.service import Service, details, failure, request, serving
+from tests.unit.server.front.service import Service, serving
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.records import Template
@@ -38,7 +39,7 @@ async def test_the_length_is_what_the_limit_counts(service: Service) -> None:
     text = "x" * (MAX_SOURCE - 1)
     found = await tokenize(service, text)
     assert (found.length, found.max_length) == (MAX_SOURCE, MAX_SOURCE)
-    await service.generation.Generate(request(text))
+    await service.generate(text)
     assert (await refused(service.generation.Generate(request(text + "x"))))[0] == "source"
     target = await tokenize(service, "x" * MAX_TARGET, is_target=True)
     assert (target.length, target.max_length) == (MAX_TARGET, MAX_TARGET)

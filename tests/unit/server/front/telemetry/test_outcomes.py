@@ -8,7 +8,8 @@ import pytest
 from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
-from tests.unit.server.front.service import Service, details, failure, request, serving, until
+from tests.unit.server.front.calls import details, failure, request
+from tests.unit.server.front.service import Service, serving, until
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract import errors
@@ -128,9 +129,9 @@ async def full(**settings: Any) -> AsyncIterator[Service]:
     """A service with a call that runs and one that waits; the queue has no room for another."""
     async with serving(slots=1, max_queue=1, **settings) as service:
         service.runtime.may_run.clear()
-        running = asyncio.ensure_future(service.generation.Generate(request("a")))
+        running = asyncio.ensure_future(service.generate("a"))
         await until(lambda: service.engine.slots_in_use == 1)
-        waiting = asyncio.ensure_future(service.generation.Generate(request("b")))
+        waiting = asyncio.ensure_future(service.generate("b"))
         await until(lambda: service.engine.queue_depth == 1)
         yield service
         service.runtime.may_run.set()
@@ -165,12 +166,12 @@ async def test_fault_in_a_step_ends_the_call_and_not_the_engine(service: Service
     assert "secret" not in (error.details() or "")
     assert details(error, ErrorInfo).reason == "FAULT"
     service.runtime.fault = None
-    answer = await service.generation.Generate(request("a"))
+    answer = await service.generate("a")
     assert answer.hypotheses[0].text == "a"
 
 
 async def test_message_over_the_limit_is_refused() -> None:
     async with serving(max_message_bytes=2048) as service:
-        error = await failure(service.generation.Generate(request("a" * 4096)))
+        error = await failure(service.generate("a" * 4096))
         assert error.code() is Code.RESOURCE_EXHAUSTED
         assert "larger than max" in (error.details() or "")

@@ -19,8 +19,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.support.logged import fields_of
+from tests.unit.server.front.calls import failure, request
 from tests.unit.server.front.security.test_tokens import line as token_line
-from tests.unit.server.front.service import Service, failure, request, serving
+from tests.unit.server.front.service import Service, serving
 from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.v1 import generation_pb2
@@ -441,7 +442,7 @@ async def test_calls_do_not_wait_for_the_collector(
     exporter = kind()
     slow = Tracing(exporter, 1.0, flush_s=0.1)
     async with serving(tracing=slow) as service:
-        answers = [await service.generation.Generate(request("a")) for _ in range(10)]
+        answers = [await service.generate("a") for _ in range(10)]
     assert len(answers) == 10
     began_s = time.monotonic()
     slow.close()

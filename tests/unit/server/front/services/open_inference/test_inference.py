@@ -4,14 +4,9 @@ from typing import Any
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
+from tests.unit.server.front.calls import details, failure, trailers
 from tests.unit.server.front.echo import TOKEN_SCORE
-from tests.unit.server.front.service import (
-    Service,
-    details,
-    failure,
-    trailers,
-    until,
-)
+from tests.unit.server.front.service import Service, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve_server.contract.request import GenerateSpec

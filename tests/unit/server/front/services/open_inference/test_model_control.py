@@ -6,8 +6,9 @@ from typing import cast
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from tests.unit.server.front.calls import awaited, details, failure
 from tests.unit.server.front.echo import manifest
-from tests.unit.server.front.service import Service, awaited, details, failure, until
+from tests.unit.server.front.service import Service, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve import __version__

@@ -2,7 +2,8 @@ import time
 
 import grpc
 import pytest
-from tests.unit.server.front.service import Service, failure, request
+from tests.unit.server.front.calls import failure, request
+from tests.unit.server.front.service import Service
 from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.open_inference import open_inference_pb2
@@ -26,7 +27,7 @@ async def test_calls_of_both_protocols_are_counted(service: Service) -> None:
     assert (nothing.name, nothing.version, nothing.last_inference) == ("echo", "2", 0)
     assert (nothing.inference_count, nothing.execution_count) == (0, 0)
     await service.inference.ModelInfer(asking("a", "bc"))
-    await service.generation.Generate(request("d"))
+    await service.generate("d")
     await failure(service.generation.Generate(request("")))
     found = await statistics(service, name="echo")
     figures = found.inference_stats
@@ -69,7 +70,7 @@ async def test_version_that_failed_to_load_has_none(service: Service) -> None:
 
 
 async def test_figures_survive_the_end_of_an_engine(service: Service) -> None:
-    await service.generation.Generate(request("a"))
+    await service.generate("a")
     before = await statistics(service)
     service.hosts.may_launch.clear()
     service.hosts.last.break_down()

@@ -6,8 +6,9 @@ from typing import Any
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from tests.unit.server.front.calls import details, failure
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import Service, details, failure, serving, until
+from tests.unit.server.front.service import Service, serving, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.open_inference import open_inference_pb2
