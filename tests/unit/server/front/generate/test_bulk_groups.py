@@ -10,14 +10,14 @@ import grpc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.logged import fields_of
+from tests.unit.server.front.calls import bulk, texts
 from tests.unit.server.front.generate.test_bulk import (
+    CANCELLED,
     INVALID,
-    METHOD,
     PATH,
-    bulk,
-    texts,
+    answered_by,
     until_busy,
-    until_idle,
 )
 from tests.unit.server.front.security.test_usage import METADATA, limited
 from tests.unit.server.front.service import Service, serving, stepwise, until
@@ -100,9 +100,8 @@ async def test_too_many_requests_fail_and_the_call_goes_on(service: Service) -> 
     found, _ = await answered(service.generation.GenerateBulk(sent))
     assert texts({1000: found.pop(1000)}) == {1000: "good"}
     assert sorted(found) == list(range(MAX_REQUESTS + 1))
-    assert {(each.failure.code, each.failure.field) for each in found.values()} == {
-        (INVALID, "more")
-    }
+    assert {each.failure.code for each in found.values()} == {INVALID}
+    assert {each.failure.field for each in found.values()} == {"more"}
     assert "128; a message takes at most 127" in found[0].failure.message
 
 
@@ -124,8 +123,8 @@ async def test_no_more_are_in_flight_than_of_single_messages(service: Service) -
     assert service.engine.slots_in_use + service.engine.queue_depth == 6
     call.cancel()
     service.runtime.may_run.set()
-    await until_idle(service)
-    await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
+    await until_busy(service, 0)
+    await service.until_value(1, "requests_total", **CANCELLED)
 
 
 async def test_a_slow_answer_delays_no_other_of_its_message(service: Service) -> None:
@@ -181,12 +180,12 @@ async def test_each_is_counted_as_alone(service: Service, caplog: pytest.LogCapt
     caplog.set_level(logging.INFO)
     requests = [bulk(1, "secret"), bulk(2, ""), bulk(3, "words")]
     await answered(service.generation.GenerateBulk([several(requests)]))
-    (line,) = [record.__dict__["fields"] for record in caplog.records if "fields" in vars(record)]
+    (line,) = fields_of(caplog)
     counts = {name: line[name] for name in ("sources", "source_tokens", "generated_tokens")}
     tokens = len("secret") + len("words")
     assert counts == {"sources": 3, "source_tokens": tokens + 2, "generated_tokens": tokens}
     await service.until_value(1, "rejected_total", reason="invalid")
-    assert await service.value("stop_total", model="echo", reason="eos") == 2
+    assert await answered_by(service) == 2
 
 
 async def test_usage_and_quotas_count_each(tmp_path: Path) -> None:
@@ -206,8 +205,7 @@ async def test_usage_and_quotas_count_each(tmp_path: Path) -> None:
 
 
 DRAWN = st.lists(
-    st.builds(
-        lambda source, options, model: (source, options, model),
+    st.tuples(
         st.sampled_from(["abc", "", "Grüße 🙂", "x" * 100, "a b. c d.", "e\nf"]),
         st.sampled_from(
             [
