@@ -4,8 +4,7 @@ from typing import Any
 
 import grpc
 import pytest
-import pytest_asyncio
-from tests.unit.server.front.calls import awaited, failure, request
+from tests.unit.server.front.calls import awaited, batch, bulk, ended, failure, request, texts
 from tests.unit.server.front.service import Service, serving, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
@@ -16,7 +15,7 @@ TEXT = "Grüße aus Köln 🙂"
 SENTENCES = "Good day. How are you? Good day."
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def service() -> AsyncIterator[Service]:
     async with serving(cache_bytes=1_000_000) as service:
         yield service
@@ -27,10 +26,11 @@ def without_timings(response: Any) -> Any:
     return response
 
 
-async def lookups(service: Service) -> tuple[float, float, float]:
+async def lookups(service: Service) -> tuple[float, ...]:
     results = ("hit", "joined", "miss")
-    found = [await service.value("answer_cache_lookups_total", result=each) for each in results]
-    return found[0], found[1], found[2]
+    return tuple(
+        [await service.value("answer_cache_lookups_total", result=each) for each in results]
+    )
 
 
 async def computed(service: Service) -> float:
@@ -49,15 +49,24 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+async def streamed(service: Service, **options: Any) -> tuple[str, list[int], Any]:
+    call = service.generation.GenerateStream(request(TEXT, **options))
+    *pieces, last = [message async for message in call]
+    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
+    return "".join(message.piece.text for message in pieces), ids, without_timings(last.result)
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 async def test_the_same_question_has_the_same_answer(
     service: Service, options: dict[str, Any]
 ) -> None:
-    first, second = [await service.generate(TEXT, **options) for _ in range(2)]
-    assert second.timings.queue_ms == second.timings.total_ms > 0
-    assert second.timings.encode_ms == second.timings.decode_ms == 0
-    assert without_timings(first) == without_timings(second)
-    assert await lookups(service) == (1, 0, 1)
+    first = await streamed(service, **options)
+    assert await streamed(service, **options) == first
+    whole = await service.generate(TEXT, **options)
+    assert whole.timings.queue_ms == whole.timings.total_ms > 0
+    assert whole.timings.encode_ms == whole.timings.decode_ms == 0
+    assert without_timings(whole) == first[2]
+    assert await lookups(service) == (2, 0, 1)
     assert await computed(service) == 1
     assert await service.value("answer_cache_bytes", model="echo", version="2") > 0
 
@@ -67,26 +76,6 @@ async def test_a_sample_without_a_seed_is_drawn_again(service: Service) -> None:
         await service.generate(TEXT, top_k=3)
     assert await lookups(service) == (0, 0, 0)
     assert await computed(service) == 2
-
-
-async def streamed(service: Service, **options: Any) -> tuple[str, list[int], Any]:
-    text, token_ids, result = "", [], None
-    async for message in service.generation.GenerateStream(request(TEXT, **options)):
-        if message.HasField("piece"):
-            text += message.piece.text
-            token_ids += message.piece.token_ids
-        else:
-            result = without_timings(message.result)
-    return text, token_ids, result
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-async def test_streams_give_what_is_kept(service: Service, options: dict[str, Any]) -> None:
-    first = await streamed(service, **options)
-    assert await streamed(service, **options) == first
-    whole = await service.generate(TEXT, **options)
-    assert without_timings(whole) == first[2]
-    assert await lookups(service) == (2, 0, 1)
 
 
 async def test_equal_requests_at_once_are_computed_once(service: Service) -> None:
@@ -129,23 +118,19 @@ async def test_one_with_a_time_limit_waits_for_no_other(service: Service) -> Non
 
 async def test_sources_of_a_batch_share_answers(service: Service) -> None:
     sources = [TEXT, "b", TEXT, TEXT, "b"]
-    batch = generation_pb2.GenerateBatchRequest(sources=sources)
     for _ in range(2):
-        found = await service.generation.GenerateBatch(batch)
-        texts = [each.response.hypotheses[0].text for each in found.outcomes]
-        assert texts == sources
+        found = await service.generation.GenerateBatch(batch(*sources))
+        assert [each.response.hypotheses[0].text for each in found.outcomes] == sources
     hits, joined, misses = await lookups(service)
     assert (hits + joined, misses) == (8, 2)
 
 
-async def test_requests_of_a_bulk_call_share_answers(service: Service) -> None:
-    call = service.generation.GenerateBulk()
-    for number in range(6):
-        asked: Any = request(TEXT)
-        await call.write(generation_pb2.GenerateBulkRequest(id=number, request=asked))
-    await call.done_writing()
-    outcomes = [each.outcome.response.hypotheses[0].text async for each in call]
-    assert outcomes == [TEXT] * 6
+async def test_other_kinds_of_calls_share_answers(service: Service) -> None:
+    call = service.generation.GenerateBulk([bulk(number, TEXT) for number in range(6)])
+    assert texts(await ended(call)) == dict.fromkeys(range(6), TEXT)
+    assert await computed(service) == 1
+    answer = await service.inference.ModelInfer(asking(TEXT))
+    assert tensors(answer)["text"] == [TEXT]
     assert await computed(service) == 1
 
 
@@ -156,13 +141,6 @@ async def test_segments_share_answers_with_sentences(service: Service) -> None:
     assert await computed(service) == 2
     hits, joined, misses = await lookups(service)
     assert (hits + joined, misses) == (2, 2)
-
-
-async def test_open_inference_shares_answers(service: Service) -> None:
-    await service.generate(TEXT)
-    answer = await service.inference.ModelInfer(asking(TEXT))
-    assert tensors(answer)["text"] == [TEXT]
-    assert await computed(service) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.unit.server.front.calls import failure, request, trailers
+from tests.unit.server.front.calls import batch, failure, request, trailers
 from tests.unit.server.front.service import Service, serving, until
-
-from seqserve.v1 import generation_pb2
 
 LONG = {
     "quotation marks": "«" * 60_000,
@@ -76,7 +74,5 @@ async def test_a_panic_of_the_tokenizer_fails_its_call_alone(
         assert trailers(error)["x-request-id"] in (error.details() or "")
     answer = await service.generate("abc", segmentation=segmentation)
     assert answer.hypotheses[0].text == "abc"
-    batch = generation_pb2.GenerateBatchRequest(sources=["abc", "panic"])
-    assert (await failure(service.generation.GenerateBatch(batch))).code() is (
-        grpc.StatusCode.INTERNAL
-    )
+    error = await failure(service.generation.GenerateBatch(batch("abc", "panic")))
+    assert error.code() is grpc.StatusCode.INTERNAL

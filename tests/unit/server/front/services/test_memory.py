@@ -4,13 +4,14 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.unit.server.front.calls import failure, request
+from tests.unit.server.front.calls import batch, bulk, failure, invalid, request
 from tests.unit.server.front.service import Service, serving
 from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.v1 import generation_pb2
 
-BATCH = generation_pb2.GenerateBatchRequest(sources=["abc"] * 80)
+BATCH = batch(*["abc"] * 80)
+SCORE = generation_pb2.ScoreRequest(source="abc", target="ab")
 
 
 @pytest.fixture
@@ -26,17 +27,13 @@ async def read(call: Any) -> None:
 
 
 CALLS: dict[str, Callable[[Service], Any]] = {
-    "Generate": lambda service: service.generation.Generate(request("abc")),
+    "Generate": lambda service: service.generate("abc"),
     "GenerateStream": lambda service: read(service.generation.GenerateStream(request("abc"))),
     "GenerateBatch": lambda service: service.generation.GenerateBatch(BATCH),
     "GenerateBulk": lambda service: read(
-        service.generation.GenerateBulk(
-            [generation_pb2.GenerateBulkRequest(id=id_, request=request("abc")) for id_ in range(9)]
-        )
+        service.generation.GenerateBulk([bulk(id_, "abc") for id_ in range(9)])
     ),
-    "Score": lambda service: service.generation.Score(
-        generation_pb2.ScoreRequest(source="abc", target="ab")
-    ),
+    "Score": lambda service: service.generation.Score(SCORE),
     "ModelInfer": lambda service: service.inference.ModelInfer(asking("abc", "de")),
     "ModelStreamInfer": lambda service: read(
         service.inference.ModelStreamInfer([asking("abc"), asking("de")])
@@ -44,14 +41,18 @@ CALLS: dict[str, Callable[[Service], Any]] = {
 }
 
 
+async def until_reserved(service: Service) -> None:
+    async with asyncio.timeout(20.0):
+        while not await service.value("answer_bytes"):
+            await asyncio.sleep(0.002)
+
+
 @pytest.mark.parametrize("method", CALLS)
 async def test_a_call_holds_memory_until_it_is_over(small: Service, method: str) -> None:
     small.runtime.may_run.clear()
     small.runtime.may_score.clear()
     call = asyncio.ensure_future(CALLS[method](small))
-    async with asyncio.timeout(20.0):
-        while not await small.value("answer_bytes"):
-            await asyncio.sleep(0.002)
+    await until_reserved(small)
     small.runtime.may_run.set()
     small.runtime.may_score.set()
     await call
@@ -74,9 +75,7 @@ async def test_a_call_waits_for_memory_and_then_runs(small: Service) -> None:
 async def test_a_call_that_waits_for_memory_keeps_its_deadline(small: Service) -> None:
     small.runtime.may_run.clear()
     first = asyncio.ensure_future(small.generation.GenerateBatch(BATCH))
-    async with asyncio.timeout(20.0):
-        while not await small.value("answer_bytes"):
-            await asyncio.sleep(0.002)
+    await until_reserved(small)
     error = await failure(small.generation.GenerateBatch(BATCH, timeout=0.1))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     await small.until_value(0, "answers_waiting")
@@ -85,10 +84,8 @@ async def test_a_call_that_waits_for_memory_keeps_its_deadline(small: Service) -
 
 
 async def test_a_call_that_never_fits_is_refused(small: Service) -> None:
-    many = generation_pb2.GenerateBatchRequest(sources=["abc"] * 1024)
-    error = await failure(small.generation.GenerateBatch(many))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "the answers to 1,024 sources" in error.details()
-    error = await failure(small.inference.ModelInfer(asking(*["abc"] * 1024)))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert error.details().startswith("parameters.")
+    many = ["abc"] * 1024
+    _, reason = await invalid(small.generation.GenerateBatch(batch(*many)))
+    assert "the answers to 1,024 sources" in reason
+    field, _ = await invalid(small.inference.ModelInfer(asking(*many)))
+    assert field.startswith("parameters.")

@@ -1,10 +1,8 @@
 from typing import Any
 
-import grpc
-from google.rpc.error_details_pb2 import BadRequest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.front.calls import details, failure, request
+from tests.unit.server.front.calls import invalid
 from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, byte_tokenizer
 from tests.unit.server.front.service import Service, serving
 
@@ -17,13 +15,6 @@ TEXT = "Grüße 🙂"
 async def tokenize(service: Service, text: str, **fields: Any) -> Any:
     asked = generation_pb2.TokenizeRequest(text=text, **fields)
     return await service.generation.Tokenize(asked)
-
-
-async def refused(call: Any) -> tuple[str, str]:
-    error = await failure(call)
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    [violation] = details(error, BadRequest).field_violations
-    return violation.field, violation.description
 
 
 async def test_tokens_and_their_places(service: Service) -> None:
@@ -40,7 +31,7 @@ async def test_the_length_is_what_the_limit_counts(service: Service) -> None:
     found = await tokenize(service, text)
     assert (found.length, found.max_length) == (MAX_SOURCE, MAX_SOURCE)
     await service.generate(text)
-    assert (await refused(service.generation.Generate(request(text + "x"))))[0] == "source"
+    assert (await invalid(service.generate(text + "x")))[0] == "source"
     target = await tokenize(service, "x" * MAX_TARGET, is_target=True)
     assert (target.length, target.max_length) == (MAX_TARGET, MAX_TARGET)
 
@@ -50,18 +41,12 @@ async def test_the_tokens_of_languages_count() -> None:
     async with serving(template=template) as service:
         found = await tokenize(service, "bc", target_language="de")
         assert (list(found.tokens), found.length) == (["b", "c"], 4)
-        field, _ = await refused(
-            service.generation.Tokenize(generation_pb2.TokenizeRequest(text="b"))
-        )
-        assert field == "target_language"
+        assert (await invalid(tokenize(service, "b")))[0] == "target_language"
 
 
-async def test_a_text_without_tokens(service: Service) -> None:
+async def test_a_text_may_be_empty_or_a_control_token(service: Service) -> None:
     found = await tokenize(service, "")
     assert (list(found.tokens), found.length) == ([], 1)
-
-
-async def test_a_control_token_in_a_text_is_ordinary_text(service: Service) -> None:
     assert (await tokenize(service, "</s>")).tokens == list("</s>")
 
 
@@ -73,12 +58,11 @@ async def test_tokens_become_the_text_again(service: Service) -> None:
 
 
 async def test_too_much_is_refused(service: Service) -> None:
-    asked = generation_pb2.TokenizeRequest(text="x" * 100_001)
-    assert (await refused(service.generation.Tokenize(asked)))[0] == "text"
+    assert (await invalid(tokenize(service, "x" * 100_001)))[0] == "text"
     many = generation_pb2.DetokenizeRequest(token_ids=[5] * 100_001)
-    assert (await refused(service.generation.Detokenize(many)))[0] == "token_ids"
+    assert (await invalid(service.generation.Detokenize(many)))[0] == "token_ids"
     strange = generation_pb2.DetokenizeRequest(token_ids=[5, 260])
-    assert await refused(service.generation.Detokenize(strange)) == (
+    assert await invalid(service.generation.Detokenize(strange)) == (
         "token_ids[1]",
         "is 260; echo/2 has the ids 0 to 259",
     )
@@ -86,8 +70,7 @@ async def test_too_much_is_refused(service: Service) -> None:
 
 async def test_an_answer_that_needs_too_much_memory_is_refused() -> None:
     async with serving(max_answer_mb=1) as service:
-        asked = generation_pb2.TokenizeRequest(text="x" * 100_000)
-        assert (await refused(service.generation.Tokenize(asked)))[0] == "text"
+        assert (await invalid(tokenize(service, "x" * 100_000)))[0] == "text"
         assert await service.value("answer_bytes") == 0
 
 
