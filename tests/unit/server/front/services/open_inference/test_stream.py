@@ -5,8 +5,9 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest, RetryInfo
-from tests.unit.server.front.calls import details, failure
+from google.rpc.error_details_pb2 import RetryInfo
+from tests.support.logged import fields_of
+from tests.unit.server.front.calls import details, failure, invalid
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.service import Service, serving, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
@@ -62,9 +63,8 @@ async def test_pieces_join_to_the_text(service: Service, raw: bool) -> None:
     # Tokens that come while no piece is read come in one.
     service.runtime.hold_after(4)
     found = []
-    async for answer in service.inference.ModelStreamInfer(
-        iter([asking(TEXT, id="1", raw=raw, stream=True)])
-    ):
+    asked = asking(TEXT, id="1", raw=raw, stream=True)
+    async for answer in service.inference.ModelStreamInfer([asked]):
         found.append(answer)
         service.runtime.allow(4)
     service.runtime.go_on()
@@ -108,9 +108,8 @@ async def test_stream_parameter_takes_one_text_and_one_hypothesis(
 
 async def test_malformed_message_ends_the_stream(service: Service) -> None:
     call = service.channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
-    error = await failure(call(iter([asking("a").SerializeToString(), b"\xff"])))
-    assert error.code() is Code.INVALID_ARGUMENT
-    assert details(error, BadRequest).field_violations[0].field == "request"
+    sent = [asking("a").SerializeToString(), b"\xff"]
+    assert (await invalid(call(iter(sent))))[0] == "request"
 
 
 async def test_stream_is_one_log_line_with_sums(
@@ -120,7 +119,7 @@ async def test_stream_is_one_log_line_with_sums(
     await answers(
         service, asking("ab", "c"), asking("ab", stream=True), asking("ab", model="x"), asking("a")
     )
-    [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
+    [line] = fields_of(caplog)
     del line["ms"], line["id"]
     assert line == {
         "method": STREAM,
