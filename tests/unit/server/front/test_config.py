@@ -97,9 +97,7 @@ def test_every_option_is_explained() -> None:
 @pytest.mark.parametrize(
     ("cores", "fronts"), [(1, 1), (4, 1), (5, 2), (7, 2), (8, 3), (14, 5), (16, 5), (96, 8)]
 )
-def test_front_processes_follow_the_cores(
-    monkeypatch: pytest.MonkeyPatch, cores: int, fronts: int
-) -> None:
+def test_fronts_follow_the_cores(monkeypatch: pytest.MonkeyPatch, cores: int, fronts: int) -> None:
     monkeypatch.setattr(config, "available_cores", lambda: cores)
     assert read().front_count() == fronts
     assert read("--front-processes", "2").front_count() == 2

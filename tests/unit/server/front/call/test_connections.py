@@ -113,9 +113,7 @@ def test_limit_of_open_files_limits_connections(monkeypatch: pytest.MonkeyPatch)
     assert limit(1 << 40) <= unlimited
 
 
-def test_limit_of_open_files_without_room_for_connections_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_limit_of_open_files_without_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 1024))
     with pytest.raises(StartupError, match=r"the limit on open files is 64, .*`ulimit -n"):
         refuse_few_files(ServeOptions())

@@ -71,9 +71,7 @@ async def test_every_reply_has_a_request_id_of_its_own(service: Service) -> None
     assert len(ids) == len(calls) + len(failed)
 
 
-async def test_log_line_has_id_code_tokens_and_times(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_log_line_of_an_answer(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await service.generation.Generate(request(SECRET), metadata=(("x-request-id", "mine-3"),))
     (line,) = fields_of(caplog)
@@ -98,9 +96,7 @@ async def test_log_line_of_a_refused_call_has_reason_and_field(
     assert unknown["reason"] == "MODEL_NOT_FOUND" and "field" not in unknown
 
 
-async def test_fault_is_logged_under_the_request_id(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_fault_is_logged_by_id(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     service.runtime.fault = ZeroDivisionError("what really happened")
     error = await failure(service.generate("a"))
     id_ = trailers(error)["x-request-id"]

@@ -140,9 +140,7 @@ def test_fault_of_one_source_is_an_event_and_in_the_log(
     assert "a source of 2 tokens could not be encoded\n" in capfd.readouterr().err
 
 
-def test_signals_to_end_are_left_to_the_front(
-    tiny_artifact: Path, tiny_offline: LocalEngine
-) -> None:
+def test_signals_to_end_are_for_the_front(tiny_artifact: Path, tiny_offline: LocalEngine) -> None:
     source = tiny_offline.encode("Nobody")
     with running(tiny_artifact) as other:
         assert isinstance(other.receive(), Ready)
@@ -154,9 +152,7 @@ def test_signals_to_end_are_left_to_the_front(
         assert step.events[0][1] == tiny_offline.decode([source], OPTIONS)[0]
 
 
-def test_it_ends_although_nobody_reads_its_events(
-    tiny_artifact: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_it_ends_with_unread_events(tiny_artifact: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with running(tiny_artifact) as other:
         assert isinstance(other.receive(), Ready)
         for number in range(16):
@@ -168,9 +164,7 @@ def test_it_ends_although_nobody_reads_its_events(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_process_that_does_not_end_is_killed(
-    tiny_artifact: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hanging_process_is_killed(tiny_artifact: Path, caplog: pytest.LogCaptureFixture) -> None:
     with running(tiny_artifact, end_timeout_s=0.0) as other:
         assert isinstance(other.receive(), Ready)
         os.kill(other.process.pid, signal.SIGSTOP)

@@ -165,9 +165,7 @@ def test_a_call_needs_memory_for_each_source() -> None:
         ({"max_decoding_length": 10_000}, "options.max_decoding_length"),
     ],
 )
-def test_a_refusal_names_the_option_that_makes_the_answer_large(
-    options: dict[str, Any], field: str
-) -> None:
+def test_a_refusal_names_the_option_that_is_to_blame(options: dict[str, Any], field: str) -> None:
     size = size_of(make_options(**({"max_decoding_length": 100} | options)), 500, sources=1000)
     with pytest.raises(InvalidRequest, match=r"1,000 sources .* MB for one caller") as refusal:
         size.checked(20 * MB)

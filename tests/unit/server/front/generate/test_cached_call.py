@@ -44,9 +44,7 @@ def rig() -> Rig:
 
 
 @pytest.mark.parametrize("own", [QueueFull("full", 1.0), DeadlinePassed(Stage.QUEUE), None])
-async def test_the_end_of_one_by_itself_is_not_that_of_the_others(
-    rig: Rig, own: ServiceError | None
-) -> None:
+async def test_the_end_of_one_is_not_that_of_the_others(rig: Rig, own: ServiceError | None) -> None:
     first, *others = (rig.begin() for _ in range(3))
     if own is None:
         first.cancel()

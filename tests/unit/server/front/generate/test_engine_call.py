@@ -101,9 +101,7 @@ async def test_unread_tokens_are_merged() -> None:
 @pytest.mark.parametrize(
     ("remaining_s", "is_late"), [(9.0, True), (10.05, True), (11.0, False), (None, False)]
 )
-async def test_leaving_at_the_deadline_counts_as_late(
-    remaining_s: float | None, is_late: bool
-) -> None:
+async def test_leaving_at_a_deadline_is_late(remaining_s: float | None, is_late: bool) -> None:
     engine = FakeEngine()
     waiting = call(engine, age_s=10.0, remaining_s=remaining_s)
     progress = waiting.progress()

@@ -42,9 +42,7 @@ def test_words_that_may_mean_others_stay() -> None:
     assert ids("du") in suppressed and ids("ihr") not in suppressed
 
 
-def test_a_token_that_may_mean_others_stays_at_the_beginning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_token_that_may_mean_others_stays_at_the_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TOKENIZER, "encode_target", lambda word: [hash(word), 1])
     own = hash("Sie")
     assert (own,) in read("less").suppressed

@@ -249,9 +249,7 @@ def test_where_no_attention_can_be_had_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize("fault", [EngineFault("crashed"), DeadlinePassed("waiting")])
-def test_a_translation_that_is_complete_does_not_fail_for_its_attention(
-    fault: ServiceError,
-) -> None:
+def test_a_complete_translation_does_not_fail_for_its_attention(fault: ServiceError) -> None:
     answer = Finished([Hypothesis(ids("b"), None, StopReason.EOS)])
     response = written(with_scorer(MODEL), answer=answer, attention=fault, **KEPT)
     assert response.hypotheses[0].kept[0].placement == generation_pb2.PLACEMENT_INSERTED

@@ -94,9 +94,7 @@ def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.parametrize("mode", [SegmentationMode.LINES, SegmentationMode.SENTENCES])
-def test_only_a_segment_with_a_letter_is_read(
-    text: str, is_read: bool, mode: SegmentationMode
-) -> None:
+def test_only_what_has_a_letter_is_read(text: str, is_read: bool, mode: SegmentationMode) -> None:
     source = run_now(reader(mode=mode).read(f"{text}\nIt rains."))
     segments = [part.original for part in source.parts if part.tokens]
     assert segments == ([text, "It rains."] if is_read else ["It rains."])
@@ -139,9 +137,7 @@ def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
 
 
 @pytest.mark.parametrize("is_default", [False, True])
-def test_a_lone_sentence_is_divided_only_where_that_was_asked_for_or_is_needed(
-    is_default: bool,
-) -> None:
+def test_a_lone_sentence_is_divided_only_where_asked_for_or_needed(is_default: bool) -> None:
     sentences = Segmentation(SegmentationMode.SENTENCES, is_default=is_default)
     reader = SourceReader(MODEL, meant(segmentation=sentences))
     alone = run_now(reader.read(" It rains. "))

@@ -17,9 +17,7 @@ async def taken(answers: Answers) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
-async def test_answers_are_in_order_and_few_under_way_over_all_that_share_a_window(
-    size: int,
-) -> None:
+async def test_answers_are_in_order_and_few_under_way_of_all_that_share_a_window(size: int) -> None:
     under_way = most = 0
     window = Window(size)
 

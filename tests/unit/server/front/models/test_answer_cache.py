@@ -80,9 +80,7 @@ def test_who_gets_an_answer_cannot_change_what_is_kept(answers: VersionAnswers) 
         ),
     ],
 )
-def test_another_question_has_another_answer(
-    answers: VersionAnswers, changes: dict[str, Any]
-) -> None:
+def test_another_question_is_asked_anew(answers: VersionAnswers, changes: dict[str, Any]) -> None:
     keep(answers, SPEC, answer(1))
     assert asked(answers, replace(SPEC, **changes)) is None
 
@@ -97,9 +95,7 @@ def test_another_question_has_another_answer(
         {"options": replace(OPTIONS, time_limit_s=3.0)},
     ],
 )
-def test_the_same_question_has_the_same_answer(
-    answers: VersionAnswers, changes: dict[str, Any]
-) -> None:
+def test_equal_questions_have_one_answer(answers: VersionAnswers, changes: dict[str, Any]) -> None:
     keep(answers, SPEC, answer(1))
     assert asked(answers, replace(SPEC, **changes)) == answer(1)
 

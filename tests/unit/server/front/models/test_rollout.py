@@ -359,9 +359,7 @@ def test_a_model_may_have_the_name_of_that_file(make: Make, models: Path) -> Non
     assert make.opened().default == "default"
 
 
-def test_default_that_fails_leaves_no_process(
-    make: Make, models: Path, processes: Processes
-) -> None:
+def test_a_failed_default_leaves_no_process(make: Make, models: Path, processes: Processes) -> None:
     # Its manifest has the name of another model.
     shutil.copytree(models / "tiny", models / "other")
     with pytest.raises(OptionError, match="--default-model: 'other' is not ready"):
@@ -369,9 +367,7 @@ def test_default_that_fails_leaves_no_process(
     assert processes.launched and processes.left == 0
 
 
-def test_only_as_many_as_are_kept_are_loaded(
-    make: Make, models: Path, processes: Processes
-) -> None:
+def test_only_as_many_as_kept_are_loaded(make: Make, models: Path, processes: Processes) -> None:
     for version in (2, 3):
         add_version(models, version)
     (models / "tiny" / "3" / "encoder.onnx").unlink()

@@ -267,9 +267,7 @@ async def test_older_version_comes_back_before_the_vanished_one_leaves(tmp_path:
         await watched.until(v1=READY)
 
 
-async def test_load_and_unload_win_over_the_watch_and_the_number_that_is_kept(
-    tmp_path: Path,
-) -> None:
+async def test_load_and_unload_win_over_the_watch_and_the_number_to_keep(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2, keep=1) as watched:
         assert watched.states() == {1: AVAILABLE, 2: READY}
         assert (await watched.rollout.load("m", 1)).state is READY

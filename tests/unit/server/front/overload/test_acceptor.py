@@ -253,9 +253,7 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     assert Counter(reading.served) == {f"peer {each}": 100 // callers for each in range(callers)}
 
 
-async def test_calls_without_a_message_do_not_keep_others_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_calls_without_a_message_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqserve_server.front.overload.acceptor._SILENCE_S", 0.05)
     async with serving() as service:
         reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)

@@ -85,9 +85,7 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         (INFERENCE, "RepositoryModelLoad RepositoryModelUnload", Scope.ADMIN),
     ],
 )
-def test_method_needs_the_scope_of_its_row_or_service(
-    service: str, methods: str, scope: Scope | None
-) -> None:
+def test_method_needs_the_scope_of_its_row(service: str, methods: str, scope: Scope | None) -> None:
     assert {scope_of(f"{service}/{method}") for method in methods.split()} == {scope}
 
 
@@ -227,9 +225,7 @@ async def test_every_shape_of_call_needs_a_token_with_the_scope(door: Door, kind
 
 
 @pytest.mark.parametrize("metadata", [(), bearer("caller"), GOOD])
-async def test_unknown_method_is_unimplemented_whatever_the_token(
-    door: Door, metadata: Metadata
-) -> None:
+async def test_unknown_method_is_unimplemented_for_all(door: Door, metadata: Metadata) -> None:
     async with grpc.aio.insecure_channel(door.target) as channel:
         error = await failure(channel.unary_unary("/x.Door/Window")(b"", metadata=metadata))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED

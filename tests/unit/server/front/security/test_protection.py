@@ -80,9 +80,7 @@ def test_nothing_by_default() -> None:
     assert security.usage.periods("anyone") == []
 
 
-def test_the_command_refuses_before_it_loads_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_refuses_before_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It is this process's, and stays as it is.
     monkeypatch.setattr(logs, "configure", lambda *_: None)
     for argv in (["--host", "0.0.0.0"], ["--tokens", str(tmp_path / "none")]):

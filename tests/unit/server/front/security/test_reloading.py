@@ -77,9 +77,7 @@ def test_what_is_broken_leaves_what_was_and_is_read_and_told_once(
     assert file.value == 3
 
 
-def test_is_read_when_its_permissions_change(
-    number: Number, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_is_read_when_permissions_change(number: Number, caplog: pytest.LogCaptureFixture) -> None:
     file = reloaded(number, retry_interval_s=3600.0)
     number.write("2")
     number.path.chmod(0)
@@ -91,9 +89,7 @@ def test_is_read_when_its_permissions_change(
     assert events(caplog).count("number kept") == 1
 
 
-def test_an_unreadable_file_is_retried_without_a_change(
-    number: Number, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_file_is_retried(number: Number, caplog: pytest.LogCaptureFixture) -> None:
     """As when a disk is back, or its folder becomes readable."""
     file = reloaded(number, retry_interval_s=0.0)
     number.write("2")

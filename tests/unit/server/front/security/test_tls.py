@@ -109,9 +109,7 @@ def test_expired_certificate_is_warned_of_at_start_and_at_each_reload(
     assert caplog.records == []
 
 
-def test_a_file_of_several_certificates_expires_with_the_first(
-    files: Files, other_certificates: Files
-) -> None:
+def test_certificates_expire_with_the_first(files: Files, other_certificates: Files) -> None:
     certificate, key = files.server
     expire(certificate, "490203040506")
     expire(files.ca, "480203040506")

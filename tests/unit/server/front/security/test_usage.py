@@ -76,9 +76,7 @@ async def test_counts_survive_a_restart_until_their_period_ends(tmp_path: Path) 
         ("requests/day=2", "2 requests a day"),
     ],
 )
-async def test_quota_is_refused_with_the_time_of_its_renewal(
-    tmp_path: Path, quota: str, reason: str
-) -> None:
+async def test_quota_is_refused_until_its_renewal(tmp_path: Path, quota: str, reason: str) -> None:
     clock = Calendar()
     async with counting(tmp_path / "usage", clock) as usage:
         usage.add("shop", 19, 5)

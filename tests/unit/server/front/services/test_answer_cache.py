@@ -57,9 +57,7 @@ async def streamed(service: Service, **options: Any) -> tuple[str, list[int], An
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-async def test_the_same_question_has_the_same_answer(
-    service: Service, options: dict[str, Any]
-) -> None:
+async def test_equal_questions_have_one_answer(service: Service, options: dict[str, Any]) -> None:
     first = await streamed(service, **options)
     assert await streamed(service, **options) == first
     whole = await service.generate(TEXT, **options)

@@ -16,9 +16,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
-async def test_a_short_call_is_answered_while_a_long_text_is_read(
-    service: Service, text: str
-) -> None:
+async def test_a_short_call_is_answered_while_a_text_is_read(service: Service, text: str) -> None:
     """The long call is not even read to its end before the short one has its answer."""
     reading = asyncio.ensure_future(service.generate(text, segmentation="sentences"))
     memory = service.server._interceptor._resources.texts.memory

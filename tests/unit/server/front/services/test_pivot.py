@@ -143,9 +143,7 @@ async def test_a_time_limit_that_passes_in_the_first_queue_leaves_no_text(servic
     assert counts == [("ko-en", 0), ("en-de", 0)]
 
 
-async def test_memory_for_both_models_is_reserved_before_the_first_one_works(
-    service: Service,
-) -> None:
+async def test_memory_for_both_models_is_reserved_before_the_first_works(service: Service) -> None:
     reserved = []
     for languages in ({"model": "ko-en"}, FROM_KOREAN):
         may_run = pause(service, "ko-en")

@@ -146,9 +146,7 @@ async def test_many_texts_in_one_call(service: Service) -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
-async def test_half_as_many_segments_wait_as_run(
-    slots: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_half_as_many_wait_as_run(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though each of many texts of a call has many."""
     under_way = most = 0
     submit = EngineGroup.submit
@@ -185,9 +183,7 @@ async def test_another_call_passes_a_text_of_many_segments() -> None:
         assert (await text).hypotheses[0].text == "Go on. " * 40
 
 
-async def test_what_the_model_does_not_read_stays(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_read_stays(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = type(service.repository.models()[0].tokenizer)
     for name in ("encode", "pieces"):
         read = getattr(tokenizer, name)

@@ -73,9 +73,7 @@ async def until_health(service: Service, name: str, status: int) -> None:
         ("ruin", NOT_SERVING),
     ],
 )
-async def test_health_of_server_services_models_and_versions(
-    service: Service, name: str, status: int
-) -> None:
+async def test_health_of_services_and_versions(service: Service, name: str, status: int) -> None:
     assert await health(service, name) == status
 
 
@@ -122,17 +120,13 @@ async def test_reflection_lists_and_describes_the_services(service: Service, nam
 
 
 @pytest.mark.parametrize("method", ["Health/Check", "Health/Watch", "Health/List"])
-async def test_malformed_request_to_health_is_an_invalid_argument(
-    service: Service, method: str
-) -> None:
+async def test_malformed_request_to_health_is_invalid(service: Service, method: str) -> None:
     call = service.channel.unary_stream(f"/grpc.health.v1.{method}")
     assert (await invalid(call(b"\x0a\x02\xc3\x28\xff")))[0] == "request"
 
 
 @pytest.mark.parametrize("name", REFLECTION)
-async def test_malformed_request_to_reflection_is_an_invalid_argument(
-    service: Service, name: str
-) -> None:
+async def test_malformed_request_to_reflection_is_invalid(service: Service, name: str) -> None:
     path = f"/{name}/ServerReflectionInfo"
     listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
     call = service.channel.stream_stream(path)(iter([listing, b"\x1a\x02\xc3\x28", listing]))
@@ -141,9 +135,7 @@ async def test_malformed_request_to_reflection_is_an_invalid_argument(
     assert (await invalid(call))[0] == "request"
 
 
-async def test_health_refuses_to_list_models(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_health_lists_no_models(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     error = await failure(service.channel.unary_unary("/grpc.health.v1.Health/List")(b""))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "ListModels" in (error.details() or "")
@@ -156,9 +148,7 @@ async def test_port_in_use_fails_the_start(service: Service) -> None:
         Server(options, rollout_of(service.repository, Metrics()), Metrics())
 
 
-async def test_key_that_only_grpc_refuses_fails_the_start(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+async def test_key_that_grpc_refuses_is_told(certificates: Certificates, tmp_path: Path) -> None:
     certificate, key = certificates.server
     # PKCS #8 with a version that does not exist.
     later = tmp_path / "later.key"

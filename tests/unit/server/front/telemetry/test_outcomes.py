@@ -146,9 +146,7 @@ async def refused(service: Service, call: Any) -> None:
     assert details(error, ErrorInfo).reason == "QUEUE_FULL"
 
 
-async def test_refused_client_is_refused_again_without_asking_the_engine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_refusal_is_repeated_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock that stands still.
     async with full(refusals=RefusalCache(lambda: 0.0)) as service:
         await refused(service, service.generation.Generate)

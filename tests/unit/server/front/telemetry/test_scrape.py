@@ -93,9 +93,7 @@ def test_what_is_no_scrape_does_no_harm(
     assert capsys.readouterr().err == ""
 
 
-def test_fault_is_logged_and_a_hang_up_is_not(
-    scrape: ScrapeServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_faults_are_logged(scrape: ScrapeServer, caplog: pytest.LogCaptureFixture) -> None:
     for error in (BrokenPipeError(), ValueError("a fault of ours")):
         try:
             raise error

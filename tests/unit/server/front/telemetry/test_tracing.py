@@ -352,9 +352,7 @@ def ended(event: Event, spec: GenerateSpec | ScoreSpec = SPEC, **timeline: float
         (SAMPLED.replace("0af7", "####"), 0.0, False),
     ],
 )
-def test_caller_decides_whether_its_calls_are_traced(
-    parent: str, ratio: float, is_traced: bool
-) -> None:
+def test_caller_decides_whether_it_is_traced(parent: str, ratio: float, is_traced: bool) -> None:
     trace_id, spans = traced_alone(record(parent), ratio)
     assert len(spans) == is_traced
     assert bool(trace_id) is is_traced

@@ -115,9 +115,7 @@ async def test_one_text_that_fails_ends_the_call(service: Service) -> None:
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
-async def test_call_of_many_texts_is_one_log_line(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_many_texts_are_one_line(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     await service.inference.ModelInfer(asking(TEXT, "secret"), metadata=(("x-request-id", "my-1"),))
     [line] = fields_of(caplog)

@@ -57,9 +57,7 @@ async def test_only_loaded_versions_have_figures(service: Service, name: str, ve
 
 
 @pytest.mark.parametrize(("name", "version"), [("x", ""), ("echo", "9"), ("", "9")])
-async def test_model_that_does_not_exist_is_not_found(
-    service: Service, name: str, version: str
-) -> None:
+async def test_unknown_model_has_no_statistics(service: Service, name: str, version: str) -> None:
     error = await failure(service.inference.ModelStatistics(Asked(name=name, version=version)))
     assert error.code() is grpc.StatusCode.NOT_FOUND
 

@@ -98,9 +98,7 @@ async def test_pieces_arrive_while_decoding_goes_on(service: Service) -> None:
         asking("a", stream="yes"),
     ],
 )
-async def test_stream_parameter_takes_one_text_and_one_hypothesis(
-    service: Service, asked: Any
-) -> None:
+async def test_stream_parameter_takes_one_text_and_hypothesis(service: Service, asked: Any) -> None:
     [answer] = await answers(service, asked)
     assert answer.error_message.startswith("parameters.stream: is ")
     assert is_last(answer)
@@ -112,9 +110,7 @@ async def test_malformed_message_ends_the_stream(service: Service) -> None:
     assert (await invalid(call(iter(sent))))[0] == "request"
 
 
-async def test_stream_is_one_log_line_with_sums(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_stream_is_one_log_line(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await answers(
         service, asking("ab", "c"), asking("ab", stream=True), asking("ab", model="x"), asking("a")
