@@ -47,9 +47,7 @@ def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.
         normalized_score=-0.5,
         token_scores=[-1.5] * (length + 1) if options.return_token_scores else (),
         top_tokens=[top] * (length + 1) if options.return_top_tokens else (),
-        attention=array("f", [0.5] * length * source).tobytes()
-        if options.return_attention
-        else b"",
+        attention=array("f", [0.5] * length * source * options.return_attention).tobytes(),
         unmet_terms=range(len(options.terms)),
     )
     # As many tokens, and the end token.
@@ -69,32 +67,21 @@ def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.
 @given(
     length=st.integers(1, 48),
     source=st.integers(1, 64),
-    count=st.integers(1, 3),
     token=st.integers(4, 259),
-    top=st.sampled_from([0, 1, 5, 64]),
     terms=st.integers(0, 2),
-    token_scores=st.booleans(),
-    attention=st.booleans(),
+    others=st.fixed_dictionaries(
+        {
+            "num_hypotheses": st.integers(1, 3),
+            "return_top_tokens": st.sampled_from([0, 1, 5, 64]),
+            "return_token_scores": st.booleans(),
+            "return_attention": st.booleans(),
+        }
+    ),
 )
 def test_an_answer_is_not_larger_than_estimated(
-    length: int,
-    source: int,
-    count: int,
-    token: int,
-    top: int,
-    terms: int,
-    token_scores: bool,
-    attention: bool,
+    length: int, source: int, token: int, terms: int, others: dict[str, Any]
 ) -> None:
-    options = make_options(
-        max_decoding_length=length,
-        beam_size=3,
-        num_hypotheses=count,
-        return_top_tokens=top,
-        return_token_scores=token_scores,
-        return_attention=attention,
-        terms=((5,),) * terms,
-    )
+    options = make_options(max_decoding_length=length, beam_size=3, terms=((5,),) * terms, **others)
     size = size_of(options, source, added=added(terms))
     found = answer(options, source, token)
     assert generation_pb2.Outcome(response=found).ByteSize() <= size.each

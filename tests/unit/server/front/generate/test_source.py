@@ -78,19 +78,10 @@ def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "is_read"),
     [
-        ("102", False),
-        ("2024-05-17", False),
-        ("$5.99", False),
-        ("♪ ♪", False),
-        ("-----", False),
+        *((text, False) for text in ("102", "2024-05-17", "$5.99", "♪ ♪", "-----", "4.")),
         ("\N{ROMAN NUMERAL FOUR}", False),
         ("\N{COMBINING ACUTE ACCENT}", False),
-        ("5 m", True),
-        ("4.", False),
-        ("ª", True),
-        ("漢", True),
-        ("ـ", True),
-        ("\u0939\u093f", True),
+        *((text, True) for text in ("5 m", "ª", "漢", "ـ", "\u0939\u093f")),
     ],
 )
 @pytest.mark.parametrize("mode", [SegmentationMode.LINES, SegmentationMode.SENTENCES])

@@ -17,7 +17,14 @@ import pytest
 from tests.unit.server.engine.fake_runtime import make_manifest
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.generate.asking import FEATURES, pair
-from tests.unit.server.front.models.test_rollout_running import LIMITS, FakeLoader, Watched
+from tests.unit.server.front.models.test_rollout_running import (
+    FAILED,
+    LIMITS,
+    LOADING,
+    READY,
+    FakeLoader,
+    Watched,
+)
 from tests.unit.server.front.service import until
 
 from seqserve.v1 import generation_pb2 as pb
@@ -33,15 +40,9 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
 from seqserve_server.front.models import on_demand
-from seqserve_server.front.models.lifecycle import Entry, ModelState
+from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Repository
-from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.telemetry.metrics import Metrics
 
-AVAILABLE, READY, FAILED = ModelState.AVAILABLE, ModelState.READY, ModelState.FAILED
-LOADING = ModelState.LOADING
 SIZE = 100
 
 
@@ -70,17 +71,10 @@ class Lazy(Watched):
     """Models ``a``, ``b`` and so on, each of which takes 100 bytes."""
 
     def __init__(self, models: Path, caller_share: float = 1.0, **settings: Any) -> None:
-        self.models = models
-        self.loader = SizedLoader(models, caller_share)
-        self.metrics = Metrics()
-        loader = cast(Loader, self.loader)
-        self.rollout = Rollout(Repository(), loader, self.metrics, **settings)
-        self.repository = self.rollout.repository
+        super().__init__(models, SizedLoader(models, caller_share), **settings)
 
     def write_model(self, name: str, version: int = 1, word: str = "sound") -> None:
-        folder = self.models / name / str(version)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "manifest.json").write_text(word, encoding="utf-8")
+        self.write(version, word, name)
 
     def call(self, client_id: str = "ann") -> ServerCall:
         return ServerCall(path="/s/m", request_id="key", peer=client_id)
@@ -286,10 +280,9 @@ async def test_one_that_never_fits_has_failed_before_any_call(tmp_path: Path) ->
     async with lazy(tmp_path, "a", "huge") as server:
         reason = "takes 3 MB, and --max-loaded-mb is 0"
         assert server.repository.find("huge").reason == reason
-        with pytest.raises(ModelNotLoaded, match=reason):
-            await server.ask("huge")
-        with pytest.raises(ModelNotLoaded, match=reason):
-            await server.rollout.load("huge")
+        for asks in (server.ask, server.rollout.load):
+            with pytest.raises(ModelNotLoaded, match=reason):
+                await asks("huge")
         assert server.loader.launches == 0
 
 

@@ -106,16 +106,6 @@ def make(tmp_path: Path, tiny_artifact: Path) -> Iterator[Make]:
         yield made
 
 
-@pytest.fixture
-def models(make: Make) -> Path:
-    return make.models
-
-
-@pytest.fixture
-def processes(make: Make) -> Processes:
-    return make.processes
-
-
 def add_version(models: Path, version: int, *, of: str = "tiny", **changes: Any) -> Path:
     """Copies tiny/1; the manifest says the new version and what else it is told."""
     folder = models / of / str(version)
@@ -131,11 +121,11 @@ def change_manifest(folder: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize(("workers", "given", "processes"), [(4, None, 1), (5, None, 3), (5, 1, 1)])
 def test_small_model_has_a_process_for_every_two_of_many_workers(
-    models: Path, workers: int, given: int | None, processes: int
+    make: Make, workers: int, given: int | None, processes: int
 ) -> None:
     limits = EngineLimits(workers=workers, slots=8, max_queue=2, max_source_tokens_per_step=64)
     loader = Loader(
-        repository=models,
+        repository=make.models,
         provider=Provider.CPU,
         threads=1,
         limits=limits,
@@ -145,8 +135,8 @@ def test_small_model_has_a_process_for_every_two_of_many_workers(
     assert len(loader.begin("tiny", 1)) == processes
 
 
-def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make, models: Path) -> None:
-    add_version(models, 2, generation={"segmentation": "lines", "beam_size": 2})
+def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make) -> None:
+    add_version(make.models, 2, generation={"segmentation": "lines", "beam_size": 2})
     repository = make.opened(generation={"segmentation": "sentences"})
     found = [entry.manifest and entry.manifest.generation for entry in repository.entries]
     assert found == [{"segmentation": "sentences"}, {"segmentation": "lines", "beam_size": 2}]
@@ -276,8 +266,8 @@ def test_broken_versions_keep_no_other_from_service(partly_broken: tuple[Make, R
 # ---- versions that are loaded
 
 
-def test_sound_versions_are_loaded(make: Make, models: Path, processes: Processes) -> None:
-    add_version(models, 2)
+def test_sound_versions_are_loaded(make: Make) -> None:
+    add_version(make.models, 2)
     repository = make.opened()
     assert [entry.label for entry in repository.entries] == ["tiny/1", "tiny/2"]
     assert len(repository.models()) == 2
@@ -286,20 +276,18 @@ def test_sound_versions_are_loaded(make: Make, models: Path, processes: Processe
     for version in ("1", "2"):
         labels = {"model": "tiny", "version": version}
         assert make.metrics.registry.get_sample_value("seqserve_slots", labels) == 2
-    assert len(processes.launched) == processes.left == 2
+    assert len(make.processes.launched) == make.processes.left == 2
     for model in repository.models():
         model.engine.terminate()
-    assert processes.left == 0
+    assert make.processes.left == 0
 
 
-def test_versions_load_beside_each_other(
-    make: Make, models: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_version(models, 2)
+def test_versions_load_beside_each_other(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_version(make.models, 2)
     launched: list[int] = []
 
     def load(engine: RemoteEngine) -> None:
-        launched.append(len(processes.launched))
+        launched.append(len(make.processes.launched))
         real(engine)
 
     real = RemoteEngine.load
@@ -308,19 +296,19 @@ def test_versions_load_beside_each_other(
     assert launched == [2, 2], "one was waited for before another began"
 
 
-def test_caches_that_do_not_fit(make: Make, models: Path, processes: Processes) -> None:
-    add_version(models, 2)
+def test_caches_that_do_not_fit(make: Make) -> None:
+    add_version(make.models, 2)
     with pytest.raises(StartupError, match="--slots"):
         make.opened(slots=1 << 50)
-    assert len(processes.launched) == 2 and processes.left == 0
+    assert len(make.processes.launched) == 2 and make.processes.left == 0
 
 
-def test_provider_that_is_not_there(make: Make, processes: Processes) -> None:
+def test_provider_that_is_not_there(make: Make) -> None:
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this ONNX Runtime has CUDA")
     with pytest.raises(ProviderError, match=r"pip install 'seqserve\[server-gpu\]'"):
         make.opened(provider=Provider.CUDA)
-    assert processes.left == 0
+    assert make.processes.left == 0
 
 
 @pytest.mark.parametrize(
@@ -342,37 +330,37 @@ def test_what_is_not_there_starts_no_process(
     assert make.processes.launched == []
 
 
-def test_the_folder_may_name_the_default(make: Make, models: Path) -> None:
+def test_the_folder_may_name_the_default(make: Make) -> None:
     for name in ("aaa", "zzz"):
-        add_version(models, 1, of=name, name=name)
+        add_version(make.models, 1, of=name, name=name)
     assert make.opened().default == ""
-    (models / "default").write_text("zzz\n")
+    (make.models / "default").write_text("zzz\n")
     assert make.opened().default == "zzz"
     rollout = make()
     rollout.open("aaa")
     assert rollout.repository.default == "aaa"
 
 
-def test_a_model_may_have_the_name_of_that_file(make: Make, models: Path) -> None:
-    (models / "tiny").rename(models / "default")
-    change_manifest(models / "default" / "1", name="default")
+def test_a_model_may_have_the_name_of_that_file(make: Make) -> None:
+    (make.models / "tiny").rename(make.models / "default")
+    change_manifest(make.models / "default" / "1", name="default")
     assert make.opened().default == "default"
 
 
-def test_a_failed_default_leaves_no_process(make: Make, models: Path, processes: Processes) -> None:
+def test_a_failed_default_leaves_no_process(make: Make) -> None:
     # Its manifest has the name of another model.
-    shutil.copytree(models / "tiny", models / "other")
+    shutil.copytree(make.models / "tiny", make.models / "other")
     with pytest.raises(OptionError, match="--default-model: 'other' is not ready"):
         make().open("other")
-    assert processes.launched and processes.left == 0
+    assert make.processes.launched and make.processes.left == 0
 
 
-def test_only_as_many_as_kept_are_loaded(make: Make, models: Path, processes: Processes) -> None:
+def test_only_as_many_as_kept_are_loaded(make: Make) -> None:
     for version in (2, 3):
-        add_version(models, version)
-    (models / "tiny" / "3" / "encoder.onnx").unlink()
+        add_version(make.models, version)
+    (make.models / "tiny" / "3" / "encoder.onnx").unlink()
     repository = make.opened(keep=1)
     states = [entry.state for entry in repository.entries]
     # The highest is broken, so that the one before it takes its place.
     assert states == [ModelState.AVAILABLE, ModelState.READY, ModelState.FAILED]
-    assert len(processes.launched) == 2
+    assert len(make.processes.launched) == 2

@@ -41,9 +41,7 @@ from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.text.tokenizer import Tokenizer
 
 LIMITS = EngineLimits(workers=1, slots=2, max_queue=4, max_source_tokens_per_step=20)
-READY, FAILED = ModelState.READY, ModelState.FAILED
-AVAILABLE, LOADING, DRAINING = ModelState.AVAILABLE, ModelState.LOADING, ModelState.DRAINING
-RESTARTING = ModelState.RESTARTING
+AVAILABLE, LOADING, READY, RESTARTING, DRAINING, FAILED = ModelState
 
 
 class RecordedHost(ThreadHost):
@@ -67,9 +65,8 @@ class FakeLoader:
         self.hosts: list[RecordedHost] = []
         self.launches = 0
         self.loads: list[int] = []
-        self.may_load = threading.Event()
+        self.may_load, self.may_launch = threading.Event(), threading.Event()
         self.may_load.set()
-        self.may_launch = threading.Event()
         self.may_launch.set()
 
     def begin(self, name: str, version: int) -> LaunchedGroup:
@@ -109,15 +106,15 @@ class FakeLoader:
 class Watched:
     """A rollout that looks when it is told to."""
 
-    def __init__(self, models: Path, **settings: Any) -> None:
+    def __init__(self, models: Path, loader: Any = None, **settings: Any) -> None:
         self.models = models
-        self.loader = FakeLoader(models)
+        self.loader = loader or FakeLoader(models)
         self.metrics = Metrics()
         self.rollout = Rollout(Repository(), cast(Loader, self.loader), self.metrics, **settings)
         self.repository = self.rollout.repository
 
-    def write(self, version: int, word: str = "sound") -> Path:
-        folder = self.models / "m" / str(version)
+    def write(self, version: int, word: str = "sound", name: str = "m") -> Path:
+        folder = self.models / name / str(version)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "manifest.json").write_text(word, encoding="utf-8")
         return folder
@@ -148,9 +145,7 @@ class Watched:
     async def until(self, **states: ModelState) -> None:
         """Waits until versions, ``v1`` and so on, are in these states and there are no others."""
         wanted = {int(name[1:]): state for name, state in states.items()}
-        async with asyncio.timeout(PATIENCE_S):
-            while self.states() != wanted:
-                await asyncio.sleep(0.002)
+        await until(lambda: self.states() == wanted)
 
     def entry(self, version: int) -> Entry:
         return self.repository.find("m", version)
@@ -347,10 +342,9 @@ async def test_load_of_a_broken_version_says_why(tmp_path: Path) -> None:
 )
 async def test_load_of_what_is_not_there(tmp_path: Path, name: str, version: int) -> None:
     async with watching(tmp_path / "models", 1) as watched:
-        with pytest.raises(ModelNotFound, match="available: m/1"):
-            await watched.rollout.load(name, version)
-        with pytest.raises(ModelNotFound, match="available: m/1"):
-            await watched.rollout.unload(name, version)
+        for change in (watched.rollout.load, watched.rollout.unload):
+            with pytest.raises(ModelNotFound, match="available: m/1"):
+                await change(name, version)
 
 
 async def test_load_of_one_that_drains_is_to_be_tried_again(tmp_path: Path) -> None:
@@ -466,12 +460,14 @@ async def test_server_that_drains_changes_nothing_any_more(tmp_path: Path) -> No
     async with watching(tmp_path, 1, 2, keep=1) as watched:
         states = watched.states()
         watched.rollout.close()
-        with pytest.raises(Draining):
-            await watched.rollout.load("m", 1)
-        with pytest.raises(Draining):
-            await watched.rollout.unload("m", 2)
-        with pytest.raises(Draining):
-            await watched.rollout.set_traffic("m", {1: 1})
+        rollout = watched.rollout
+        for change in (
+            rollout.load("m", 1),
+            rollout.unload("m", 2),
+            rollout.set_traffic("m", {1: 1}),
+        ):
+            with pytest.raises(Draining):
+                await change
         assert watched.states() == states
         assert watched.repository.weighted("m") == []
         assert watched.loader.loads == [2]
@@ -509,9 +505,6 @@ async def test_calls_go_to_the_next_version_while_an_engine_restarts(tmp_path: P
         await watched.until(v1=READY, v2=READY)
         assert changes == [RESTARTING, READY]
         assert watched.repository.share(watched.entry(2)) == 0.9
-
-
-# ---- engines that fail
 
 
 async def test_version_that_restarts_can_be_unloaded(tmp_path: Path) -> None:
