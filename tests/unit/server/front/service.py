@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
+import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.server.front.calls import request
@@ -29,9 +30,10 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
 from seqserve_server.contract.limits import CacheScope, EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.request import Spec
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.engine_client.engine import RefusalCache
+from seqserve_server.front.engine_client.engine import Receive, RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import Entry, ModelState
@@ -256,3 +258,16 @@ async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():
             await asyncio.sleep(0.002)
+
+
+def noted_specs(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
+    """Gives the requests that the engine of a service is sent, as they come."""
+    sent: list[Spec] = []
+    submit = service.remote.submit
+
+    def note(spec: Spec, receive: Receive) -> int:
+        sent.append(spec)
+        return submit(spec, receive)
+
+    monkeypatch.setattr(service.remote, "submit", note)
+    return sent

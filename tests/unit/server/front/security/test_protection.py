@@ -12,9 +12,11 @@ from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.protection import security_of
 from seqserve_server.process import logs
 
+Given = dict[str, dict[str, Any]]
+
 
 @pytest.fixture
-def given(certificates: Certificates, tmp_path: Path) -> dict[str, dict[str, Any]]:
+def given(certificates: Certificates, tmp_path: Path) -> Given:
     """What an operator may give, by a short name."""
     tokens = tmp_path / "tokens"
     entry = TokenEntry(digest=digest_of("abc"), scopes=frozenset([Scope.GENERATE]))
@@ -27,7 +29,7 @@ def given(certificates: Certificates, tmp_path: Path) -> dict[str, dict[str, Any
     }
 
 
-def options(given: dict[str, dict[str, Any]], names: str, **others: Any) -> ServeOptions:
+def options(given: Given, names: str, **others: Any) -> ServeOptions:
     for name in names.split():
         others |= given[name]
     return ServeOptions(**others)
@@ -46,11 +48,7 @@ def options(given: dict[str, dict[str, Any]], names: str, **others: Any) -> Serv
     ],
 )
 def test_a_reachable_port_needs_tls_and_tokens_or_insecure(
-    given: dict[str, dict[str, Any]],
-    caplog: pytest.LogCaptureFixture,
-    host: str,
-    names: str,
-    missing: str,
+    given: Given, caplog: pytest.LogCaptureFixture, host: str, names: str, missing: str
 ) -> None:
     closed = options(given, names, host=host)
     if missing:
@@ -66,7 +64,7 @@ def test_a_reachable_port_needs_tls_and_tokens_or_insecure(
 
 @pytest.mark.parametrize("names", ["", "tokens", "tls", "tls mutual tokens"])
 def test_within_this_machine_anything_goes(
-    given: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture, names: str
+    given: Given, caplog: pytest.LogCaptureFixture, names: str
 ) -> None:
     security = security_of(options(given, names))
     assert (security.certificates is not None) is ("tls" in names)

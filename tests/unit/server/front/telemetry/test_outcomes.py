@@ -20,6 +20,7 @@ from seqserve_server.front.telemetry.call_record import (
     OUTCOMES,
     Outcome,
     failure_of,
+    has_passed,
     outcome_of,
     rejection_of,
 )
@@ -27,22 +28,16 @@ from seqserve_server.front.telemetry.call_record import (
 Code = grpc.StatusCode
 
 
-def test_every_error_of_a_call_has_a_row() -> None:
+def test_every_error_of_a_call_has_a_row_of_its_own() -> None:
     assert set(OUTCOMES) == set(errors.ServiceError.__subclasses__())
-
-
-def test_reasons_tell_rows_apart() -> None:
     assert len({row.reason for row in OUTCOMES.values()}) == len(OUTCOMES)
 
 
-def test_subclass_has_the_row_of_its_parent() -> None:
+def test_subclass_has_the_row_of_its_parent_and_any_other_exception_is_a_fault() -> None:
     class Later(errors.Draining):
         pass
 
     assert outcome_of(Later("later")) is OUTCOMES[errors.Draining]
-
-
-def test_any_other_exception_is_a_fault() -> None:
     assert outcome_of(ZeroDivisionError()) is FAULT
 
 
@@ -83,10 +78,29 @@ def test_fault_reveals_only_the_request_id(error: Exception) -> None:
     assert Status.FromString(failure.trailers[0][1]).message == failure.message
 
 
+@pytest.mark.parametrize(
+    ("remaining_s", "elapsed_s", "expected"),
+    [
+        (None, 1000.0, False),
+        (0.0, 1.0, True),
+        (-3.0, 1.0, True),
+        # The wire rounds a timeout up by as much as 1 %.
+        (0.09, 10.0, True),
+        (0.5, 10.0, False),
+        (0.02, 0.01, False),
+    ],
+)
+def test_deadline_has_passed_within_rounding_and_jitter(
+    remaining_s: float | None, elapsed_s: float, expected: bool
+) -> None:
+    assert has_passed(remaining_s, elapsed_s) is expected
+
+
 # ---- a whole server
 
 
 SCORE = generation_pb2.ScoreRequest(source="a", target="b")
+FAILED = request("a", model="echo", version=1)
 
 
 @pytest.mark.parametrize(
@@ -95,13 +109,7 @@ SCORE = generation_pb2.ScoreRequest(source="a", target="b")
         ("Generate", request(" \n "), Code.INVALID_ARGUMENT, "INVALID_FIELD", "source: "),
         ("Generate", request("a", model="x" * 5000), Code.NOT_FOUND, "MODEL_NOT_FOUND", "echo/2"),
         # Not UNAVAILABLE, after which clients retry.
-        (
-            "Generate",
-            request("a", model="echo", version=1),
-            Code.FAILED_PRECONDITION,
-            "MODEL_NOT_LOADED",
-            "echo/1",
-        ),
+        ("Generate", FAILED, Code.FAILED_PRECONDITION, "MODEL_NOT_LOADED", "echo/1"),
         ("Score", SCORE, Code.FAILED_PRECONDITION, "NO_SCORER", "echo/2 has no scorer.onnx"),
         ("Generate", request("draining"), Code.UNAVAILABLE, "DRAINING", ""),
     ],
@@ -115,7 +123,7 @@ async def test_refusal_has_a_code_a_reason_and_perhaps_a_retry_time(
         service.remote.close()
     error = await failure(getattr(service.generation, method)(sent))
     assert error.code() is code
-    assert says in (error.details() or "") and len(error.details() or "") < 300
+    assert says in error.details() and len(error.details()) < 300
     assert details(error, ErrorInfo).reason == reason
     retry = details(error, RetryInfo)
     assert (retry is not None and retry.retry_delay.ToMilliseconds() > 0) is (reason == "DRAINING")
@@ -160,8 +168,7 @@ async def test_a_refusal_is_repeated_without_the_engine(monkeypatch: pytest.Monk
 async def test_fault_in_a_step_ends_the_call_and_not_the_engine(service: Service) -> None:
     service.runtime.fault = ZeroDivisionError("secret")
     error = await failure(service.generation.GenerateStream(request("a")))
-    assert error.code() is Code.INTERNAL
-    assert "secret" not in (error.details() or "")
+    assert error.code() is Code.INTERNAL and "secret" not in error.details()
     assert details(error, ErrorInfo).reason == "FAULT"
     service.runtime.fault = None
     answer = await service.generate("a")
@@ -172,4 +179,4 @@ async def test_message_over_the_limit_is_refused() -> None:
     async with serving(max_message_bytes=2048) as service:
         error = await failure(service.generate("a" * 4096))
         assert error.code() is Code.RESOURCE_EXHAUSTED
-        assert "larger than max" in (error.details() or "")
+        assert "larger than max" in error.details()
