@@ -25,7 +25,7 @@ from seqserve_server.front.overload.memory import PEER, held, release_all
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ADMISSION = "seqserve_server.front.overload.admission"
-SOURCE = generation_pb2.GenerateRequest(source="a")
+SOURCE = request("a")
 
 
 class Servicer(generation_pb2_grpc.GenerationServiceServicer):
@@ -46,9 +46,7 @@ def open_admission(peer_of: Callable[[Any], str] = lambda context: "peer") -> Ad
 
 @asynccontextmanager
 async def started(
-    *arguments: tuple[str, int],
-    admission: Admission | None = None,
-    servicer: Servicer | None = None,
+    *arguments: tuple[str, int], admission: Any = None, servicer: Any = None
 ) -> AsyncIterator[tuple[Any, Any]]:
     """A server that admits up to 256 calls at a time, and a stub."""
     server: Any = new_server(admission or open_admission(), [], arguments)
@@ -149,12 +147,9 @@ async def test_a_place_is_free_again_once_the_call_is_served(service: Service) -
 
 
 async def test_calls_are_served_in_their_order_of_arrival() -> None:
-    seen = []
     async with started() as (_, stub):
-        calls = [stub.Generate(generation_pb2.GenerateRequest(source=str(i))) for i in range(100)]
-        for call in calls:
-            seen.append((await call).model)
-    assert seen == [str(i) for i in range(100)]
+        calls = [stub.Generate(request(str(number))) for number in range(100)]
+        assert [(await call).model for call in calls] == [str(number) for number in range(100)]
 
 
 async def test_calls_that_grpc_ends_itself_are_counted() -> None:
@@ -178,7 +173,7 @@ async def test_a_method_that_there_is_not_ends_its_own_call(path: str, service: 
     writer.write(HELLO + opened(1, call(**{":path": path})))
     await reader.readuntil(b"no such method")
     writer.close()
-    assert await service.generate("a").code() is grpc.StatusCode.OK
+    assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
 
 
 async def test_a_fault_on_arrival_ends_its_own_call_and_the_next_ones_are_served(
@@ -241,7 +236,7 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     peers = cycle([f"peer {number}" for number in range(callers)])
     admission = Admission(lambda context: next(peers), refuse, max_message_bytes=1 << 20, slots=0)
     async with started(admission=admission, servicer=reading) as (_, stub):
-        large = generation_pb2.GenerateRequest(source="a" * 900 * KB)
+        large = request("a" * 900 * KB)
         calls = [stub.Generate(large) for _ in range(100)]
         share = 64 // (callers + 1)
         await until(lambda: reading.now == callers * share)
@@ -261,28 +256,27 @@ async def test_calls_without_a_message_hold_up_no_other(monkeypatch: pytest.Monk
         # Half of the memory is for 32 messages.
         writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
         await until(lambda: len(service.server._admission.messages.unread) == 32)
-        assert await service.generate("a").code() is grpc.StatusCode.OK
+        assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
         await reader.readuntil(b"others wait")
         writer.close()
 
 
-def without_parts(patch: pytest.MonkeyPatch) -> None:
-    """A release whose server takes calls otherwise."""
-    patch.setattr(cygrpc, "AioServer", object)
-
-
-def with_more_arguments(patch: pytest.MonkeyPatch) -> None:
-    """A release whose server is constructed otherwise."""
-    patch.setattr(AcceptingServer, "__init__", lambda self, *arguments, xds: None)
-
-
-@pytest.mark.parametrize("changed", [without_parts, with_more_arguments])
+@pytest.mark.parametrize(
+    ("holder", "name", "changed"),
+    [
+        pytest.param(cygrpc, "AioServer", object, id="takes calls otherwise"),
+        pytest.param(
+            AcceptingServer,
+            "__init__",
+            lambda self, *arguments, xds: None,
+            id="is constructed otherwise",
+        ),
+    ],
+)
 async def test_another_grpc_gets_its_own_server(
-    changed: Callable[[pytest.MonkeyPatch], None],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    holder: Any, name: str, changed: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    changed(monkeypatch)
+    monkeypatch.setattr(holder, name, changed)
     made = []
     monkeypatch.setattr(grpc.aio, "server", lambda **arguments: made.append(arguments))
     new_server(open_admission(), [], [("grpc.so_reuseport", 0)])

@@ -38,18 +38,15 @@ async def test_bytes_are_reserved_until_they_are_released() -> None:
     assert memory.reserved_bytes == 0
 
 
-async def test_one_caller_leaves_room_for_others() -> None:
-    memory = FairMemory(1000 * MB, caller_share=0.5)
-    assert memory.max_per_caller == 500 * MB
-    for caller, size in (("a", 500), ("b", 250), ("c", 125)):
+@pytest.mark.parametrize(
+    ("share", "sizes"), [(0.5, {"a": 500, "b": 250, "c": 125}), (1.0, {"b": 1000})]
+)
+async def test_a_caller_leaves_room_for_others(share: float, sizes: dict[str, int]) -> None:
+    memory = FairMemory(1000 * MB, caller_share=share)
+    assert memory.max_per_caller == 1000 * MB * share
+    for caller, size in sizes.items():
         await memory.reserve(caller, size * MB)
     await waits(begun(memory, "a", MB))
-
-
-async def test_a_caller_alone_may_have_all_with_a_share_of_1() -> None:
-    memory = FairMemory(1000 * MB, caller_share=1.0)
-    await memory.reserve("a", 1000 * MB)
-    await waits(begun(memory, "b", MB))
 
 
 async def test_waiting_calls_are_served_in_turn() -> None:

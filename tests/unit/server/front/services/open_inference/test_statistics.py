@@ -37,15 +37,14 @@ async def test_calls_of_both_protocols_are_counted(service: Service) -> None:
     # Texts, of which one call had two.
     assert found.inference_count == figures.queue.count == figures.compute_infer.count == 3
     assert found.execution_count >= 2
-    for duration in (figures.success, figures.fail, figures.queue, figures.compute_infer):
-        assert duration.ns > 0
+    durations = (figures.success, figures.fail, figures.queue, figures.compute_infer)
+    assert min(duration.ns for duration in durations) > 0
     assert abs(found.last_inference / 1e3 - time.time()) < 60.0
 
 
 async def test_calls_that_ask_for_no_answer_are_not_counted(service: Service) -> None:
-    await service.inference.ModelMetadata(
-        open_inference_pb2.ModelMetadataRequest(name="echo", version="2")
-    )
+    asked = open_inference_pb2.ModelMetadataRequest(name="echo", version="2")
+    await service.inference.ModelMetadata(asked)
     await service.models.ListModels(model_pb2.ListModelsRequest())
     assert (await statistics(service)).inference_stats.success.count == 0
 
