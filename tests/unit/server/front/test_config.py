@@ -18,17 +18,16 @@ def read(*argv: str, **environ: str) -> ServeOptions:
 def test_defaults_that_documents_rely_on() -> None:
     options = read()
     assert options == ServeOptions()
-    assert (options.host, options.port) == ("127.0.0.1", 50051)
-    assert (options.metrics_host, options.metrics_port) == ("127.0.0.1", 9464)
-    assert options.model_repository is None
-    assert options.provider is Provider.CPU
-    assert options.insecure is False
-    assert options.tls_certificate is options.tls_key is options.tls_client_ca is None
-    assert options.tokens is None
-    assert options.keep_versions == 1
+    documented = {"host": "127.0.0.1", "port": 50051, "provider": Provider.CPU, "keep_versions": 1}
+    documented |= {"metrics_host": "127.0.0.1", "metrics_port": 9464, "insecure": False}
     # Half of it, the share of one caller, is room for a message of 64 MB and its copy.
-    assert (options.max_answer_mb, options.caller_share) == (256, 0.5)
-    assert options.cache_mb == 0, "no client learns what others asked"
+    documented |= {"max_answer_mb": 256, "caller_share": 0.5}
+    # No client learns what others asked.
+    documented |= {"cache_mb": 0}
+    files = ("model_repository", "tls_certificate", "tls_key", "tls_client_ca", "tokens")
+    assert documented | dict.fromkeys(files) == {
+        name: getattr(options, name) for name in (*documented, *files)
+    }
 
 
 @pytest.mark.parametrize(("workers", "slots"), [(1, 64), (4, 64), (5, 80), (16, 256), (64, 1024)])

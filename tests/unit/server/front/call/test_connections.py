@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tests.unit.server.front.calls import awaited, failure
 from tests.unit.server.front.echo import PATIENCE_S
 
+from seqserve.address import channel_options
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.call import connections
 from seqserve_server.front.call.connections import connection_arguments, peer_name, refuse_few_files
@@ -123,8 +124,6 @@ def test_limit_of_open_files_without_room_is_told(monkeypatch: pytest.MonkeyPatc
 
 
 def test_python_client_pings_less_often_than_the_limit() -> None:
-    from seqserve.address import channel_options
-
     client, server = dict(channel_options("x:1", 1)), dict(connection_arguments(ServeOptions()))
     min_interval_ms = server["grpc.http2.min_ping_interval_without_data_ms"]
     assert client["grpc.keepalive_time_ms"] >= 2 * min_interval_ms

@@ -4,7 +4,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.engine_client.test_client import ANSWER, FakeHost, Inbox, broken, ready
+from tests.unit.server.front.engine_client.test_client import (
+    ANSWER,
+    READY,
+    FakeHost,
+    Inbox,
+    broken,
+    ready,
+)
 from tests.unit.server.front.service import until
 
 from seqserve_server.contract.errors import (
@@ -18,12 +25,11 @@ from seqserve_server.contract.events import Failed
 from seqserve_server.contract.messages import Cancel, GetStats, Submit
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
+from seqserve_server.contract.stats import EngineStats, StatsReply
 from seqserve_server.front.engine_client import engine, group
 from seqserve_server.front.engine_client.engine import QueueKey
 from seqserve_server.front.engine_client.group import LaunchedGroup
 
-READY = Ready(slots=4, max_rows=2, cache_bytes=1000)
 SPEC = GenerateSpec(source=[4, 2], options=DecodingOptions(max_decoding_length=8))
 
 
@@ -150,14 +156,19 @@ async def test_version_is_down_only_when_both_are() -> None:
         pair.hosts[2].send(READY)
 
 
+def stats_of(tokens: float) -> EngineStats:
+    stats = EngineStats()
+    stats.totals["generated_tokens"] = tokens
+    return stats
+
+
 async def test_statistics_are_sums() -> None:
     async with pair_running() as pair:
         asked = asyncio.create_task(pair.group.newest_stats())
         for count, host in enumerate(pair.hosts, start=1):
             await host.read(GetStats)
             assert not asked.done()
-            stats = EngineStats()
-            stats.totals["generated_tokens"] = 10.0 * count
+            stats = stats_of(10.0 * count)
             host.send(StatsReply(count, 2, stats, low_queue_depth=1, heartbeats=(count,)))
         reply = await asyncio.wait_for(asked, PATIENCE_S)
         assert (reply.queue_depth, reply.low_queue_depth, reply.slots_in_use) == (3, 2, 4)
@@ -186,14 +197,14 @@ async def test_statistics_of_an_idle_engine_count_all_rows() -> None:
         for slots_in_use, tokens in ((1, 1.0), (0, 2.0), (0, 3.0)):
             for host in pair.hosts:
                 await host.read(GetStats)
-                stats = EngineStats()
-                stats.totals["generated_tokens"] = tokens
-                host.send(StatsReply(0, slots_in_use, stats))
+                host.send(StatsReply(0, slots_in_use, stats_of(tokens)))
         reply = await asyncio.wait_for(newest, PATIENCE_S)
         assert reply.stats.totals["generated_tokens"] == 6.0
 
 
-async def test_refusal_of_one_is_known_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusal_of_one_is_known_to_all_and_a_closed_group_takes_nothing_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Longer than the test takes, however busy the machine is.
     monkeypatch.setattr(engine, "MAX_REPEAT_S", 1000.0)
     monkeypatch.setattr(engine, "_REPEAT_SHARE", 100.0)
@@ -205,10 +216,6 @@ async def test_refusal_of_one_is_known_to_all(monkeypatch: pytest.MonkeyPatch) -
         await until(lambda: bool(inbox.events))
         with pytest.raises(QueueFull):
             pair.group.refusals.check(QueueKey.of(SPEC))
-
-
-async def test_closed_group_takes_nothing_new() -> None:
-    async with pair_running() as pair:
         pair.group.close()
         with pytest.raises(Draining):
             pair.group.submit(SPEC, Inbox().receive)

@@ -87,16 +87,10 @@ def test_refused_calls_come_back_one_after_the_other() -> None:
     assert 0.05 <= times_s[0] < times_s[-1] < 1.0
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["enter", "leave"]),
-            st.sampled_from("abc"),
-            st.sampled_from([0.0, 0.001, 0.4, 1.1]),
-        ),
-        max_size=200,
-    )
-)
+KINDS, PAUSES_S = st.sampled_from(["enter", "leave"]), st.sampled_from([0.0, 0.001, 0.4, 1.1])
+
+
+@given(st.lists(st.tuples(KINDS, st.sampled_from("abc"), PAUSES_S), max_size=200))
 def test_never_more_or_less_than_what_waits(events: list[tuple[str, str, float]]) -> None:
     clock = Clock()
     pending = PendingCalls(clock=clock)

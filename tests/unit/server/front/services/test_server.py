@@ -164,36 +164,23 @@ async def test_drain_finishes_accepted_calls_and_refuses_new_ones() -> None:
         stream = service.generation.GenerateStream(request("streamed"))
         streamed = asyncio.create_task(text_of(stream))
         await until(lambda: service.engine.slots_in_use == 1)
-        queued = asyncio.ensure_future(service.generate("queued"))
-        await until(lambda: service.engine.queue_depth == 1)
+        queued = asyncio.create_task(service.generate("queued"))
+        many = batch(*"abcd")
+        accepted = asyncio.ensure_future(service.generation.GenerateBatch(many))
+        await until(lambda: service.engine.queue_depth == 2)
         drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
         await until(lambda: not service.server.is_ready)
-        assert await health(service, "") == NOT_SERVING
-        assert await health(service, "echo") == NOT_SERVING
-        error = await failure(service.generate("new"))
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
-        assert details(error, RetryInfo) is not None
+        assert await health(service, "") == await health(service, "echo") == NOT_SERVING
+        # A new batch is refused as a whole, so that the client sends all of it elsewhere.
+        for call in (service.generate("new"), service.generation.GenerateBatch(many)):
+            error = await failure(call)
+            assert error.code() is grpc.StatusCode.UNAVAILABLE
+            assert details(error, RetryInfo) is not None
         assert not drained.done()
         service.runtime.may_run.set()
         assert (await queued).hypotheses[0].text == "queued"
-        assert await streamed == "streamed"
-        assert await drained
-
-
-async def test_drain_finishes_every_source_of_an_accepted_batch() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        many = batch(*"abcd")
-        accepted = asyncio.ensure_future(service.generation.GenerateBatch(many))
-        await until(lambda: service.engine.slots_in_use == 1)
-        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
-        await until(lambda: not service.server.is_ready)
-        # A new batch is refused as a whole, so that the client sends all of it elsewhere.
-        error = await failure(service.generation.GenerateBatch(many))
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
-        service.runtime.may_run.set()
         answers = [outcome.response.hypotheses[0].text for outcome in (await accepted).outcomes]
-        assert answers == ["a", "b", "c", "d"]
+        assert (await streamed, answers) == ("streamed", ["a", "b", "c", "d"])
         assert await drained
 
 
