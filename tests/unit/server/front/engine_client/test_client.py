@@ -13,33 +13,7 @@ from tests.unit.server.engine.fake_runtime import EOS
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.service import until
 
-from seqserve_server.contract.errors import (
-    ArtifactError,
-    Draining,
-    EngineFault,
-    ModelUnavailable,
-    ServiceError,
-)
-from seqserve_server.contract.events import (
-    Event,
-    Failed,
-    Finished,
-    Hypothesis,
-    Progress,
-    StopReason,
-    Timeline,
-)
-from seqserve_server.contract.messages import (
-    Cancel,
-    GetStats,
-    LoadFailed,
-    Message,
-    StepEvents,
-    Submit,
-    Together,
-    encode_message,
-    read_message,
-)
+from seqserve_server.contract import errors, events, messages
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
@@ -48,9 +22,9 @@ from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.link import EngineLink
 from seqserve_server.front.engine_client.supervisor import CircuitBreaker
 
-ANSWER = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
+ANSWER = events.Finished([events.Hypothesis([4, 5], -1.0, events.StopReason.EOS)])
 
-Kind = TypeVar("Kind", bound=Message)
+Kind = TypeVar("Kind", bound=messages.Message)
 
 
 class FakeHost:
@@ -58,35 +32,35 @@ class FakeHost:
 
     pid = 4711
 
-    def __init__(self, *begin: Message) -> None:
+    def __init__(self, *begin: messages.Message) -> None:
         self.channel, self._theirs = socket.socketpair()
         self._stream = self._theirs.makefile("rb")
-        self._unread: deque[Message] = deque()
+        self._unread: deque[messages.Message] = deque()
         self.num_writes = 0
         """Messages, or several that came together, that were read."""
         self.ended = threading.Event()
         for message in begin:
             self.send(message)
 
-    def send(self, message: Message) -> None:
-        self._theirs.sendall(encode_message(message))
+    def send(self, message: messages.Message) -> None:
+        self._theirs.sendall(messages.encode_message(message))
 
     async def read(self, kind: type[Kind]) -> Kind:
         """Waits for the next message, which must be of a kind."""
         if not self._unread:
             async with asyncio.timeout(PATIENCE_S):
-                came = await asyncio.to_thread(read_message, self._stream)
+                came = await asyncio.to_thread(messages.read_message, self._stream)
             if came is None:
                 raise BrokenPipeError("the engine has closed the socket")
             self.num_writes += 1
-            self._unread += came.messages if isinstance(came, Together) else [came]
+            self._unread += came.messages if isinstance(came, messages.Together) else [came]
         message = self._unread.popleft()
         assert isinstance(message, kind), message
         return message
 
-    def send_event(self, number: int, event: Event) -> None:
-        timeline = None if isinstance(event, Progress) else Timeline()
-        self.send(StepEvents([(number, event, timeline)]))
+    def send_event(self, number: int, event: events.Event) -> None:
+        timeline = None if isinstance(event, events.Progress) else events.Timeline()
+        self.send(messages.StepEvents([(number, event, timeline)]))
 
     def die(self) -> None:
         """Ends abruptly, with messages unread."""
@@ -98,7 +72,7 @@ class FakeHost:
         if not self._stream.closed:
             self._theirs.settimeout(PATIENCE_S)
             try:
-                while read_message(self._stream) is not None:
+                while messages.read_message(self._stream) is not None:
                     pass
             finally:
                 self.die()
@@ -142,8 +116,8 @@ async def remote_to(
 
 class Inbox:
     def __init__(self, *source: int, **more: Any) -> None:
-        self.events: list[Event] = []
-        self.timeline: Timeline | None = None
+        self.events: list[events.Event] = []
+        self.timeline: events.Timeline | None = None
         self.thread: threading.Thread | None = None
         self.request_id = 0
         self.spec = GenerateSpec(
@@ -156,17 +130,17 @@ class Inbox:
     def submit(self, engine: RemoteEngine) -> None:
         self.request_id = engine.submit(self.spec, self.receive)
 
-    def receive(self, event: Event, timeline: Timeline | None) -> None:
+    def receive(self, event: events.Event, timeline: events.Timeline | None) -> None:
         self.events.append(event)
         self.timeline, self.thread = timeline, threading.current_thread()
 
     def has_ended(self) -> bool:
-        return bool(self.events) and not isinstance(self.events[-1], Progress)
+        return bool(self.events) and not isinstance(self.events[-1], events.Progress)
 
     @property
-    def error(self) -> ServiceError:
+    def error(self) -> errors.ServiceError:
         [event] = self.events
-        assert isinstance(event, Failed)
+        assert isinstance(event, events.Failed)
         return event.error
 
 
@@ -191,7 +165,7 @@ async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int
     """Asks for statistics, and answers in place of a host."""
     asked = engine.request_stats()
     if host is not None:
-        await host.read(GetStats)
+        await host.read(messages.GetStats)
         host.send(stats_of(rows))
     async with asyncio.timeout(PATIENCE_S):
         return await asyncio.wrap_future(asked)
@@ -204,30 +178,30 @@ async def test_requests_of_one_moment_go_together() -> None:
     async with remote_to(ready) as (engine, hosts):
         requests = submitted(engine, 40)
         engine.cancel(requests[0].request_id)
-        ids = [(await hosts[0].read(Submit)).request_id for _ in requests]
+        ids = [(await hosts[0].read(messages.Submit)).request_id for _ in requests]
         assert ids == [each.request_id for each in requests]
-        assert await hosts[0].read(Cancel) == Cancel(ids[0], False)
+        assert await hosts[0].read(messages.Cancel) == messages.Cancel(ids[0], False)
         assert hosts[0].num_writes == 1
 
 
 async def test_events_reach_requests_by_id() -> None:
     async with remote_to(ready) as (engine, hosts):
         a, b, c = submitted(engine, 3)
-        assert (await hosts[0].read(Submit)) == Submit(a.request_id, a.spec)
-        timeline = Timeline(1.0, 2.0, 3.0, 4.0, 5.0)
-        told: list[tuple[int, Event, Timeline | None]] = [
-            (c.request_id, Progress([7]), None),
+        assert (await hosts[0].read(messages.Submit)) == messages.Submit(a.request_id, a.spec)
+        timeline = events.Timeline(1.0, 2.0, 3.0, 4.0, 5.0)
+        told: list[tuple[int, events.Event, events.Timeline | None]] = [
+            (c.request_id, events.Progress([7]), None),
             (a.request_id, ANSWER, timeline),
-            (c.request_id, Progress([8]), None),
+            (c.request_id, events.Progress([8]), None),
         ]
-        hosts[0].send(StepEvents(told))
+        hosts[0].send(messages.StepEvents(told))
         await until(lambda: len(c.events) == 2)
-        assert c.events == [Progress([7]), Progress([8])]
+        assert c.events == [events.Progress([7]), events.Progress([8])]
         assert a.events == [ANSWER] and a.timeline == timeline
         assert a.thread is threading.current_thread()
         assert b.events == []
         # After its last event a request gets no other.
-        hosts[0].send_event(a.request_id, Progress([9]))
+        hosts[0].send_event(a.request_id, events.Progress([9]))
         hosts[0].send_event(b.request_id, ANSWER)
         await until(lambda: bool(b.events))
         assert a.events == [ANSWER]
@@ -238,10 +212,10 @@ async def test_cancelled_request_gets_no_more_events() -> None:
         a, b = submitted(engine, 2)
         engine.cancel(a.request_id, is_late=True)
         for _ in range(2):
-            await hosts[0].read(Submit)
-        assert await hosts[0].read(Cancel) == Cancel(a.request_id, is_late=True)
+            await hosts[0].read(messages.Submit)
+        assert await hosts[0].read(messages.Cancel) == messages.Cancel(a.request_id, is_late=True)
         # What was on its way when it was cancelled.
-        hosts[0].send_event(a.request_id, Progress([7]))
+        hosts[0].send_event(a.request_id, events.Progress([7]))
         hosts[0].send_event(a.request_id, ANSWER)
         hosts[0].send_event(b.request_id, ANSWER)
         await until(lambda: bool(b.events))
@@ -251,13 +225,13 @@ async def test_cancelled_request_gets_no_more_events() -> None:
 async def test_cancel_of_an_ended_request_is_not_sent() -> None:
     async with remote_to(ready) as (engine, hosts):
         [inbox] = submitted(engine, 1)
-        await hosts[0].read(Submit)
+        await hosts[0].read(messages.Submit)
         hosts[0].send_event(inbox.request_id, ANSWER)
         await until(lambda: bool(inbox.events))
         engine.cancel(inbox.request_id)
         engine.cancel(99)
         submitted(engine, 1)
-        await hosts[0].read(Submit)
+        await hosts[0].read(messages.Submit)
 
 
 # ---- draining and stopping
@@ -267,12 +241,12 @@ async def test_closed_engine_takes_nothing_new_but_the_attention_of_answers() ->
     async with remote_to(ready) as (engine, hosts):
         a, b = submitted(engine, 2)
         engine.close()
-        with pytest.raises(Draining):
+        with pytest.raises(errors.Draining):
             Inbox(9).submit(engine)
         assert engine.is_up
         attended = Inbox(5, answer=ANSWER, deadline_s=12.5, client_id="a", priority=Priority.LOW)
         attended.submit(engine)
-        assert [(await hosts[0].read(Submit)).spec for _ in range(3)][2] == attended.spec
+        assert [(await hosts[0].read(messages.Submit)).spec for _ in range(3)][2] == attended.spec
         for inbox in (a, b):
             hosts[0].send_event(inbox.request_id, ANSWER)
         await until(lambda: bool(b.events))
@@ -284,10 +258,10 @@ async def test_stop_fails_requests_under_way() -> None:
         inboxes = submitted(engine, 3)
         await engine.stop()
         # A caller that tries again is given another version.
-        assert {type(inbox.error) for inbox in inboxes} == {ModelUnavailable}
+        assert {type(inbox.error) for inbox in inboxes} == {errors.ModelUnavailable}
         assert not engine.is_up
         assert hosts[0].ended.is_set()
-        with pytest.raises(Draining):
+        with pytest.raises(errors.Draining):
             Inbox(9).submit(engine)
         await engine.stop()
         assert len(hosts) == 1, "it was started again"
@@ -298,7 +272,7 @@ async def test_stop_before_the_start_ends_it_for_good() -> None:
     engine.load()
     await asyncio.wait_for(engine.stop(), PATIENCE_S)
     assert hosts[0].ended.is_set()
-    with pytest.raises(EngineFault, match="was stopped"):
+    with pytest.raises(errors.EngineFault, match="was stopped"):
         engine.load()
     assert len(hosts) == 1
 
@@ -307,7 +281,7 @@ async def test_stop_before_the_start_ends_it_for_good() -> None:
 
 
 def broken() -> FakeHost:
-    return FakeHost(LoadFailed(ArtifactError("weights.bin: sha256")))
+    return FakeHost(messages.LoadFailed(errors.ArtifactError("weights.bin: sha256")))
 
 
 def ends_at_once() -> FakeHost:
@@ -319,7 +293,7 @@ def ends_at_once() -> FakeHost:
 def ends_unread() -> FakeHost:
     """As a process that does not get through its imports, before it reads what to load."""
     host = FakeHost()
-    host.channel.sendall(encode_message(GetStats()))
+    host.channel.sendall(messages.encode_message(messages.GetStats()))
     host.die()
     return host
 
@@ -327,9 +301,9 @@ def ends_unread() -> FakeHost:
 @pytest.mark.parametrize(
     ("host", "error", "says"),
     [
-        (broken, ArtifactError, "sha256"),
-        (ends_at_once, EngineFault, "ended while it loaded"),
-        (ends_unread, EngineFault, "ended while it loaded"),
+        (broken, errors.ArtifactError, "sha256"),
+        (ends_at_once, errors.EngineFault, "ended while it loaded"),
+        (ends_unread, errors.EngineFault, "ended while it loaded"),
     ],
 )
 def test_host_that_does_not_load(
@@ -356,7 +330,7 @@ async def test_statistics_can_be_asked_for_from_any_thread() -> None:
     async with remote_to(ready) as (engine, hosts):
         asked = [engine.request_stats(), await asyncio.to_thread(engine.request_stats)]
         for rows in (3, 4):
-            await hosts[0].read(GetStats)
+            await hosts[0].read(messages.GetStats)
             hosts[0].send(stats_of(rows))
         replies = [await asyncio.wrap_future(future) for future in asked]
         assert [reply.slots_in_use for reply in replies] == [3, 4]
@@ -371,7 +345,7 @@ async def test_statistics_before_the_start_and_after_the_end_are_the_newest() ->
     await engine.start()
     reply = await reply_of(engine, hosts[0], rows=3)
     unanswered = engine.request_stats()
-    await hosts[0].read(GetStats)
+    await hosts[0].read(messages.GetStats)
     await engine.stop()
     assert unanswered.result(0) == await reply_of(engine) == reply
 
@@ -379,7 +353,7 @@ async def test_statistics_before_the_start_and_after_the_end_are_the_newest() ->
 async def test_cancelled_question_is_skipped() -> None:
     async with remote_to(ready) as (engine, hosts):
         gone = engine.request_stats()
-        await hosts[0].read(GetStats)
+        await hosts[0].read(messages.GetStats)
         assert gone.cancel()
         asked = engine.request_stats()
         for rows in (3, 4):
@@ -399,10 +373,10 @@ async def test_requests_fail_when_the_host_dies_and_another_one_starts() -> None
         hosts[0].die()
         await until(lambda: len(changes) == 2)
         assert changes == [False, True]
-        assert {type(inbox.error) for inbox in inboxes} == {ModelUnavailable}
+        assert {type(inbox.error) for inbox in inboxes} == {errors.ModelUnavailable}
         assert hosts[0].ended.is_set()
         [after] = submitted(engine, 1)
-        request_id = (await hosts[1].read(Submit)).request_id
+        request_id = (await hosts[1].read(messages.Submit)).request_id
         assert request_id not in {inbox.request_id for inbox in inboxes}
         hosts[1].send_event(request_id, ANSWER)
         await until(lambda: bool(after.events))
@@ -413,13 +387,13 @@ async def test_requests_are_refused_until_the_next_host_is_ready() -> None:
     async with remote_to(ready, FakeHost) as (engine, hosts):
         hosts[0].die()
         await until(lambda: len(hosts) == 2)
-        with pytest.raises(ModelUnavailable):
+        with pytest.raises(errors.ModelUnavailable):
             Inbox(5).submit(engine)
         hosts[1].send(Ready(slots=2, max_rows=1, cache_bytes=500))
         await until(lambda: engine.is_up)
         assert (engine.capacity.slots, engine.capacity.cache_bytes) == (2, 500)
         submitted(engine, 1)
-        await hosts[1].read(Submit)
+        await hosts[1].read(messages.Submit)
 
 
 async def test_counters_never_fall() -> None:
@@ -429,7 +403,7 @@ async def test_counters_never_fall() -> None:
         for rows in (3, 4):
             assert rows_of(await reply_of(engine, hosts[0], rows)) == rows
         unanswered = engine.request_stats()
-        await hosts[0].read(GetStats)
+        await hosts[0].read(messages.GetStats)
         hosts[0].die()
         last = await asyncio.wait_for(asyncio.wrap_future(unanswered), PATIENCE_S)
         assert rows_of(last) == 4
@@ -538,7 +512,7 @@ async def test_closed_engine_is_not_restarted() -> None:
         engine.close()
         hosts[0].die()
         await until(lambda: bool(inbox.events))
-        assert isinstance(inbox.error, ModelUnavailable)
+        assert isinstance(inbox.error, errors.ModelUnavailable)
         await engine.stop()
         assert len(hosts) == 1
 
@@ -569,7 +543,7 @@ class Checks:
             self._turns.release()
 
     async def answered(self, engine: RemoteEngine, host: FakeHost, *heartbeats: int) -> None:
-        await host.read(GetStats)
+        await host.read(messages.GetStats)
         host.send(StatsReply(0, 0, EngineStats(), heartbeats=heartbeats))
         await until(lambda: engine.last_reply.heartbeats == heartbeats)
         self.make()
@@ -625,4 +599,4 @@ async def test_the_end_of_a_socket_that_was_replaced_is_not_that_of_the_engine()
     await until(lambda: bool(lost))
     assert not link.is_up and lost == ["lost"]
     await link.stop()
-    assert isinstance(inbox.error, ModelUnavailable)
+    assert isinstance(inbox.error, errors.ModelUnavailable)

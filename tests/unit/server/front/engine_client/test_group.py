@@ -14,13 +14,7 @@ from tests.unit.server.front.engine_client.test_client import (
 )
 from tests.unit.server.front.service import until
 
-from seqserve_server.contract.errors import (
-    ArtifactError,
-    Bound,
-    Draining,
-    ModelUnavailable,
-    QueueFull,
-)
+from seqserve_server.contract import errors
 from seqserve_server.contract.events import Failed
 from seqserve_server.contract.messages import Cancel, GetStats, Submit
 from seqserve_server.contract.options import DecodingOptions
@@ -76,7 +70,7 @@ def test_one_that_cannot_load_fails_the_version() -> None:
     hosts = [ready(), broken()]
     launches = iter(hosts)
     group = LaunchedGroup([lambda: next(launches)] * 2, label="m/1")
-    with pytest.raises(ArtifactError, match="sha256"):
+    with pytest.raises(errors.ArtifactError, match="sha256"):
         group.load()
     group.terminate()
     assert all(host.ended.is_set() for host in hosts)
@@ -121,7 +115,7 @@ async def test_engine_that_dies_takes_its_calls_with_it_and_the_other_goes_on() 
         first.die()
         await until(lambda: bool(lost.events))
         [error] = [event.error for event in lost.events if isinstance(event, Failed)]
-        assert isinstance(error, ModelUnavailable)
+        assert isinstance(error, errors.ModelUnavailable)
         status = pair.group.status
         assert (status.is_up, status.is_ready, status.last_error) == (True, True, "")
         # Although the other one has more, requests go there.
@@ -147,7 +141,7 @@ async def test_version_is_down_only_when_both_are() -> None:
         await until(lambda: len(pair.hosts) == 4)
         assert not (pair.group.status.is_up or pair.group.status.is_ready)
         assert pair.group.status.last_error.startswith("its engine has failed")
-        with pytest.raises(ModelUnavailable):
+        with pytest.raises(errors.ModelUnavailable):
             pair.group.submit(SPEC, Inbox().receive)
         pair.hosts[3].send(READY)
         await until(lambda: pair.group.status.is_ready)
@@ -211,11 +205,11 @@ async def test_refusal_of_one_is_known_to_all_and_a_closed_group_takes_nothing_n
     async with pair_running() as pair:
         inbox = Inbox()
         number = pair.group.submit(SPEC, inbox.receive)
-        full = QueueFull("the queue is full", 10.0, Bound.LENGTH)
+        full = errors.QueueFull("the queue is full", 10.0, errors.Bound.LENGTH)
         pair.hosts[0].send_event(number, Failed(full))
         await until(lambda: bool(inbox.events))
-        with pytest.raises(QueueFull):
+        with pytest.raises(errors.QueueFull):
             pair.group.refusals.check(QueueKey.of(SPEC))
         pair.group.close()
-        with pytest.raises(Draining):
+        with pytest.raises(errors.Draining):
             pair.group.submit(SPEC, Inbox().receive)

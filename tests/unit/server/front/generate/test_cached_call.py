@@ -7,13 +7,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.server.front.generate.test_engine_call import ANSWER, RECORD, SPEC, FakeEngine
 
-from seqserve_server.contract.errors import (
-    DeadlinePassed,
-    EngineFault,
-    QueueFull,
-    ServiceError,
-    Stage,
-)
+from seqserve_server.contract import errors
 from seqserve_server.contract.events import Event, Failed
 from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.generate.engine_call import CachedCall, EngineCall, answer_of
@@ -43,8 +37,12 @@ def rig() -> Rig:
     return Rig()
 
 
-@pytest.mark.parametrize("own", [QueueFull("full", 1.0), DeadlinePassed(Stage.QUEUE), None])
-async def test_the_end_of_one_is_not_that_of_the_others(rig: Rig, own: ServiceError | None) -> None:
+@pytest.mark.parametrize(
+    "own", [errors.QueueFull("full", 1.0), errors.DeadlinePassed(errors.Stage.QUEUE), None]
+)
+async def test_the_end_of_one_is_not_that_of_the_others(
+    rig: Rig, own: errors.ServiceError | None
+) -> None:
     first, *others = (rig.begin() for _ in range(3))
     if own is None:
         first.cancel()
@@ -59,7 +57,7 @@ async def test_the_end_of_one_is_not_that_of_the_others(rig: Rig, own: ServiceEr
 
 async def test_a_failure_of_the_model_is_that_of_all(rig: Rig) -> None:
     calls = [rig.begin() for _ in range(3)]
-    rig.end(Failed(EngineFault("a step failed")))
+    rig.end(Failed(errors.EngineFault("a step failed")))
     failures = await asyncio.gather(*calls, return_exceptions=True)
     assert [str(failure) for failure in failures] == ["a step failed"] * 3
     assert len(rig.specs) == 1

@@ -8,16 +8,8 @@ import pytest
 from tests.clock import Clock
 from tests.support.loop import settled
 
+from seqserve_server.contract import events
 from seqserve_server.contract.errors import EngineFault, QueueFull
-from seqserve_server.contract.events import (
-    Event,
-    Failed,
-    Finished,
-    Hypothesis,
-    Progress,
-    StopReason,
-    Timeline,
-)
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.engine import Receive
@@ -26,7 +18,7 @@ from seqserve_server.front.generate import engine_call
 from seqserve_server.front.generate.engine_call import INTERVAL_S, UNTHROTTLED_STREAMS, EngineCall
 from seqserve_server.front.telemetry.call_record import CallRecord
 
-ANSWER = Finished([Hypothesis([1, 2, 3], -1.0, StopReason.EOS)])
+ANSWER = events.Finished([events.Hypothesis([1, 2, 3], -1.0, events.StopReason.EOS)])
 OPTIONS = DecodingOptions(max_decoding_length=5)
 SPEC = GenerateSpec(source=[7, 2], options=OPTIONS, streamed=True)
 RECORD = CallRecord(path="/s/m", request_id="1")
@@ -52,9 +44,9 @@ class FakeEngine:
     def cancel(self, request_id: int, *, is_late: bool) -> None:
         self.cancelled.append((request_id, is_late))
 
-    def send(self, event: Event, **timeline: float) -> None:
-        is_last = not isinstance(event, Progress)
-        self._receivers[-1](event, Timeline(**timeline) if is_last else None)
+    def send(self, event: events.Event, **timeline: float) -> None:
+        is_last = not isinstance(event, events.Progress)
+        self._receivers[-1](event, events.Timeline(**timeline) if is_last else None)
 
 
 def call(
@@ -63,7 +55,7 @@ def call(
     remaining_s: float | None = None,
     is_bulk: bool = False,
     **options: Any,
-) -> EngineCall[Finished]:
+) -> EngineCall[events.Finished]:
     arrived_s = time.monotonic() - age_s
     spec = replace(
         SPEC,
@@ -87,10 +79,10 @@ async def test_unread_tokens_are_merged() -> None:
     waiting = call(engine)
     progress = waiting.progress()
     first = await begun(anext(progress))
-    engine.send(Progress([1]))
-    engine.send(Progress([2]))
+    engine.send(events.Progress([1]))
+    engine.send(events.Progress([2]))
     assert await first == [1, 2]
-    engine.send(Progress([3]))
+    engine.send(events.Progress([3]))
     engine.send(ANSWER)
     # The last token is in the answer.
     assert [tokens async for tokens in progress] == []
@@ -106,7 +98,7 @@ async def test_leaving_at_a_deadline_is_late(remaining_s: float | None, is_late:
     waiting = call(engine, age_s=10.0, remaining_s=remaining_s)
     progress = waiting.progress()
     first = await begun(anext(progress))
-    engine.send(Progress([1]))
+    engine.send(events.Progress([1]))
     await first
     await progress.aclose()
     assert engine.cancelled == [(0, is_late)]
@@ -115,7 +107,7 @@ async def test_leaving_at_a_deadline_is_late(remaining_s: float | None, is_late:
 async def test_failures_and_refusals_are_raised_and_nothing_cancelled() -> None:
     failing, full = FakeEngine(), FakeEngine(QueueFull("full", 1.0))
     finished = await begun(call(failing).begin())
-    failing.send(Failed(EngineFault("a step failed")))
+    failing.send(events.Failed(EngineFault("a step failed")))
     with pytest.raises(EngineFault):
         await finished
     with pytest.raises(QueueFull):
@@ -133,7 +125,7 @@ class FullEngine(FakeEngine):
     def submit(self, spec: Spec, receive: Receive) -> int:
         request_id = super().submit(spec, receive)
         is_full = len(self.specs) <= self._times
-        self.send(Failed(QueueFull("full", self._retry_after_s)) if is_full else ANSWER)
+        self.send(events.Failed(QueueFull("full", self._retry_after_s)) if is_full else ANSWER)
         return request_id
 
 
@@ -157,7 +149,7 @@ async def test_one_of_many_does_not_try_again_after_its_deadline() -> None:
     assert len(engine.specs) == 1
 
 
-ATTENDED = Finished([ANSWER.best._replace(attention=b"0123")])
+ATTENDED = events.Finished([ANSWER.best._replace(attention=b"0123")])
 
 
 async def answer_without_attention(engine: FakeEngine, **timeline: float) -> None:
@@ -184,7 +176,7 @@ async def test_stream_ends_once_the_attention_is_there() -> None:
     waiting = call(engine, return_attention=True)
     progress = waiting.progress()
     first = await begun(anext(progress))
-    engine.send(Progress([1]))
+    engine.send(events.Progress([1]))
     assert await first == [1]
     rest = await begun(anext(progress, None))
     await answer_without_attention(engine)
@@ -211,9 +203,6 @@ async def test_leaving_before_the_attention_is_there_cancels_the_second_request(
     assert engine.cancelled == [(1, False)]
 
 
-# ---- tokens of many streams
-
-
 async def sent(pending: int, pause_s: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Writes nine tokens with pauses between them; returns how many came with each of them."""
     clock, engine, got = Clock(), FakeEngine(pending=pending), list[int]()
@@ -228,7 +217,7 @@ async def sent(pending: int, pause_s: float, monkeypatch: pytest.MonkeyPatch) ->
     await settled()
     for token in range(9):
         got.append(0)
-        engine.send(Progress([token]))
+        engine.send(events.Progress([token]))
         await settled()
         clock.now_s += pause_s
     reading.cancel()

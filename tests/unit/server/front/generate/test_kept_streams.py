@@ -4,12 +4,11 @@ from typing import Any, cast
 
 import tokenizers
 from tests.unit.server.front.echo import echo_model, manifest
-from tests.unit.server.front.generate.asking import compiled, job_of, read
+from tests.unit.server.front.generate.asking import AnsweringEngine, compiled, job_of, read
 from tokenizers import decoders, models, pre_tokenizers
 
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.stats import CacheCounts
-from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.text.tokenizer import Tokenizer
@@ -27,29 +26,20 @@ def tokenizer_of_pairs() -> Tokenizer:
 
 
 def test_stop_sequence_that_ends_within_a_token_is_not_streamed() -> None:
-    tokenizer, requests = tokenizer_of_pairs(), []
+    tokenizer = tokenizer_of_pairs()
     ids = tokenizer.encode("xab")[:-1]
     assert len(ids) == 2
-
-    class Engine:
-        pending = 0
-
-        def submit(self, spec: Any, receive: Receive) -> int:
-            requests.append(spec)
-            best = Hypothesis(ids, -1.0, StopReason.STOP_SEQUENCE, text_length=2)
-            receive(Finished([best]), Timeline())
-            return 1
-
+    best = Hypothesis(ids, -1.0, StopReason.STOP_SEQUENCE, text_length=2)
+    engine = AnsweringEngine(lambda spec: Finished([best]))
     cache = AnswerCache(1_000_000, lambda *_: CacheCounts())
     model = echo_model(manifest(), tokenizer)
     options = compiled(model, stop_sequences=["b"])
-    engine, answers = cast(Any, Engine()), cache.version("echo", 1)
-    model = replace(model, engine=engine, answers=answers)
+    model = replace(model, engine=cast(Any, engine), answers=cache.version("echo", 1))
 
     async def streamed() -> tuple[list[str], str]:
         job = job_of(model, options, read("c", model, stop_sequences=["b"]))
-        *pieces, whole = [each async for each in answering.streamed(job)]
-        return [cast(Any, each).text for each in pieces], cast(Any, whole).hypotheses[0].text
+        *pieces, whole = [cast(Any, each) async for each in answering.streamed(job)]
+        return [each.text for each in pieces], whole.hypotheses[0].text
 
     assert [asyncio.run(streamed()) for _ in range(2)] == [(["xa"], "xa")] * 2
-    assert len(requests) == 1
+    assert len(engine.specs) == 1

@@ -70,8 +70,6 @@ def test_the_engine_does_not_learn_of_it() -> None:
         assert converted == compile_options(options, echo_model(), FEATURES).decoding
 
 
-# ---- options that a model keeps
-
 known = partial(compile_options, features=FEATURES)
 
 

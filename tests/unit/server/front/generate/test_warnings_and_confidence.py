@@ -57,8 +57,6 @@ def test_bytes_spell_everything_but_teach_no_script() -> None:
     assert warned("Привет", tokenizer) == [SCRIPT]
 
 
-# ---- confidence
-
 IDS = [5, 6, 7, 8, 9]
 
 

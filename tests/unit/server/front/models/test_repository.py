@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.errors import OptionError
-from seqserve_server.contract.errors import (
-    InvalidRequest,
-    ModelNotFound,
-    ModelNotLoaded,
-    ModelUnavailable,
-    StartupError,
-)
+from seqserve_server.contract import errors
 from seqserve_server.front.models.lifecycle import Entry, ModelState
 from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository, choose_version, traffic_shares
@@ -75,7 +69,7 @@ def test_highest_version_that_is_ready_of_the_only_model_is_meant() -> None:
 
 def test_of_several_models_one_must_be_named() -> None:
     found = repository(entry("a", 1), entry("b", 1))
-    with pytest.raises(ModelNotFound, match="no --default-model; available: a/1, b/1"):
+    with pytest.raises(errors.ModelNotFound, match="no --default-model; available: a/1, b/1"):
         found.choose("", 0, "")
     assert repository(*found.entries, default="b").find("").name == "b"
 
@@ -90,13 +84,13 @@ def test_of_several_models_one_must_be_named() -> None:
     ],
 )
 def test_unknown_names_what_there_is(name: str, version: int, says: str) -> None:
-    with pytest.raises(ModelNotFound, match=says):
+    with pytest.raises(errors.ModelNotFound, match=says):
         repository(entry("m", 1), entry("m", 2)).choose(name, version, "")
 
 
 def test_answer_is_short_whatever_is_asked_and_there() -> None:
     found = repository(*(entry(f"model-{number}", 1) for number in range(1000)))
-    with pytest.raises(ModelNotFound) as caught:
+    with pytest.raises(errors.ModelNotFound) as caught:
         found.choose("x" * 100_000, 0, "")
     assert len(str(caught.value)) < 1000
     assert "980 more" in str(caught.value)
@@ -105,10 +99,10 @@ def test_answer_is_short_whatever_is_asked_and_there() -> None:
 @pytest.mark.parametrize(
     ("state", "error", "says"),
     [
-        (LOADING, ModelUnavailable, "is loading"),
-        (DRAINING, ModelUnavailable, "is being unloaded"),
-        (FAILED, ModelNotLoaded, "could not be loaded: is damaged"),
-        (AVAILABLE, ModelNotLoaded, "is not loaded; LoadModel"),
+        (LOADING, errors.ModelUnavailable, "is loading"),
+        (DRAINING, errors.ModelUnavailable, "is being unloaded"),
+        (FAILED, errors.ModelNotLoaded, "could not be loaded: is damaged"),
+        (AVAILABLE, errors.ModelNotLoaded, "is not loaded; LoadModel"),
     ],
 )
 def test_what_is_not_ready_says_whether_waiting_helps(
@@ -124,12 +118,12 @@ def test_what_is_not_ready_says_whether_waiting_helps(
 
 def test_one_on_the_way_is_worth_waiting_for() -> None:
     found = repository(entry("a", 1), entry("m", 1, LOADING), entry("m", 2, FAILED))
-    with pytest.raises(ModelUnavailable, match="m/1 is loading"):
+    with pytest.raises(errors.ModelUnavailable, match="m/1 is loading"):
         found.choose("m", 0, "")
 
 
 def test_default_must_be_sound() -> None:
-    with pytest.raises(StartupError, match="m/1: is damaged"):
+    with pytest.raises(errors.StartupError, match="m/1: is damaged"):
         repository(entry("m", 1, FAILED))
     with pytest.raises(OptionError, match=r"--default-model: 'n'.* available: m"):
         repository(entry("m", 1), entry("n", 1, FAILED), default="n")
@@ -140,7 +134,7 @@ def test_removed_version_is_unknown() -> None:
     found = repository(first, entry("n", 1))
     found.remove(first)
     assert found.names() == ["n"]
-    with pytest.raises(ModelNotFound):
+    with pytest.raises(errors.ModelNotFound):
         found.find("m")
 
 
@@ -205,11 +199,11 @@ def test_version_follows_its_engine() -> None:
 @pytest.mark.parametrize(
     ("name", "weights", "error"),
     [
-        ("x", {1: 1}, ModelNotFound),
-        ("m", {1: 1, 7: 1}, ModelNotFound),
-        ("m", {0: 1}, InvalidRequest),
-        ("m", {1: 0}, InvalidRequest),
-        ("m", {1: 1_000_001}, InvalidRequest),
+        ("x", {1: 1}, errors.ModelNotFound),
+        ("m", {1: 1, 7: 1}, errors.ModelNotFound),
+        ("m", {0: 1}, errors.InvalidRequest),
+        ("m", {1: 0}, errors.InvalidRequest),
+        ("m", {1: 1_000_001}, errors.InvalidRequest),
     ],
 )
 def test_wrong_traffic_changes_nothing(
@@ -238,14 +232,12 @@ def test_a_call_gets_a_ready_one_if_there_is_any(
     meant = [states.get(version)] if version else list(states.values())
     try:
         chosen = found.choose("m", version, key)
-    except (ModelNotFound, ModelNotLoaded, ModelUnavailable):
+    except (errors.ModelNotFound, errors.ModelNotLoaded, errors.ModelUnavailable):
         assert READY not in meant and RESTARTING not in meant
     else:
         assert chosen.state is (READY if READY in meant else RESTARTING)
         assert version in (0, chosen.version)
 
-
-# ---- weights, and the option that has them
 
 WEIGHTS = st.dictionaries(st.integers(1, 9), st.integers(0, 100))
 ANY_READY = st.sets(st.integers(1, 9), min_size=1)

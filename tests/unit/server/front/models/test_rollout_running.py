@@ -20,13 +20,7 @@ from tests.unit.server.front.engine_client.thread_host import ThreadHost
 from tests.unit.server.front.service import until
 
 from seqserve_server.artifact.repository import Listing
-from seqserve_server.contract.errors import (
-    ArtifactError,
-    Draining,
-    ModelNotFound,
-    ModelNotLoaded,
-    ModelUnavailable,
-)
+from seqserve_server.contract import errors
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
@@ -90,7 +84,7 @@ class FakeLoader:
         try:
             word = (folder / "manifest.json").read_text(encoding="utf-8")
             if word != "sound":
-                raise ArtifactError(f"{folder}: is {word}")
+                raise errors.ArtifactError(f"{folder}: is {word}")
             engine.load()
         except BaseException:
             engine.terminate()
@@ -207,7 +201,7 @@ async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Pat
         await watched.scan(2)
         await watched.until(v1=DRAINING, v2=READY)
         assert watched.called() == 2
-        with pytest.raises(ModelUnavailable, match="m/1 is being unloaded"):
+        with pytest.raises(errors.ModelUnavailable, match="m/1 is being unloaded"):
             watched.called(1)
         # Whoever has it may still submit: a batch does so bit by bit.
         model.calls.leave()
@@ -217,7 +211,7 @@ async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Pat
         await watched.until(v1=AVAILABLE, v2=READY)
         assert not model.engine.status.is_up
         assert watched.loader.hosts[0].has_ended
-        with pytest.raises(ModelNotLoaded, match="m/1 is not loaded"):
+        with pytest.raises(errors.ModelNotLoaded, match="m/1 is not loaded"):
             watched.called(1)
 
 
@@ -237,7 +231,7 @@ async def test_vanished_version_drains_and_is_forgotten(tmp_path: Path) -> None:
         await watched.scan(1)
         await watched.until(v1=READY)
         assert watched.called() == 1
-        with pytest.raises(ModelNotFound, match="available: m/1"):
+        with pytest.raises(errors.ModelNotFound, match="available: m/1"):
             watched.called(2)
 
 
@@ -320,7 +314,7 @@ async def test_engine_that_cannot_be_listened_to_is_ended(
 
         monkeypatch.setattr(LaunchedGroup, "start", start)
         watched.write(2)
-        with pytest.raises(ModelNotLoaded, match="Too many open files"):
+        with pytest.raises(errors.ModelNotLoaded, match="Too many open files"):
             await watched.rollout.load("m", 2)
         assert watched.loader.hosts[1].has_ended
         assert watched.called() == 1
@@ -331,7 +325,9 @@ async def test_load_of_a_broken_version_says_why(tmp_path: Path) -> None:
         watched.write(2, "torn")
         for _ in range(2):
             # Asked for by hand, it is tried again.
-            with pytest.raises(ModelNotLoaded, match="m/2 could not be loaded: m/2: is torn"):
+            with pytest.raises(
+                errors.ModelNotLoaded, match="m/2 could not be loaded: m/2: is torn"
+            ):
                 await watched.rollout.load("m", 2)
         assert watched.loader.loads == [1, 2, 2]
         assert (await watched.rollout.unload("m", 2)).state is AVAILABLE
@@ -343,14 +339,14 @@ async def test_load_of_a_broken_version_says_why(tmp_path: Path) -> None:
 async def test_load_of_what_is_not_there(tmp_path: Path, name: str, version: int) -> None:
     async with watching(tmp_path / "models", 1) as watched:
         for change in (watched.rollout.load, watched.rollout.unload):
-            with pytest.raises(ModelNotFound, match="available: m/1"):
+            with pytest.raises(errors.ModelNotFound, match="available: m/1"):
                 await change(name, version)
 
 
 async def test_load_of_one_that_drains_is_to_be_tried_again(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2) as watched:
         model, unload = await watched.draining(2)
-        with pytest.raises(ModelUnavailable, match="is being unloaded"):
+        with pytest.raises(errors.ModelUnavailable, match="is being unloaded"):
             await watched.rollout.load("m", 2)
         model.calls.leave()
         await unload
@@ -416,7 +412,7 @@ async def test_unload_while_it_loads(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         watched.loader.may_load.set()
         assert (await unload).state is AVAILABLE
-        with pytest.raises(ModelNotLoaded, match="unloaded meanwhile"):
+        with pytest.raises(errors.ModelNotLoaded, match="unloaded meanwhile"):
             await load
 
 
@@ -466,7 +462,7 @@ async def test_server_that_drains_changes_nothing_any_more(tmp_path: Path) -> No
             rollout.unload("m", 2),
             rollout.set_traffic("m", {1: 1}),
         ):
-            with pytest.raises(Draining):
+            with pytest.raises(errors.Draining):
                 await change
         assert watched.states() == states
         assert watched.repository.weighted("m") == []
@@ -478,7 +474,7 @@ async def test_server_that_drains_while_something_loads(tmp_path: Path) -> None:
         load = await watched.loading(2)
         watched.rollout.close()
         watched.loader.may_load.set()
-        with pytest.raises(Draining):
+        with pytest.raises(errors.Draining):
             await load
 
 
@@ -499,7 +495,7 @@ async def test_calls_go_to_the_next_version_while_an_engine_restarts(tmp_path: P
         assert watched.called() == 1
         assert watched.repository.share(watched.entry(1)) == 1.0
         assert watched.entry(2).reason == "its engine has failed and is started again"
-        with pytest.raises(ModelUnavailable, match="m/2 is restarting"):
+        with pytest.raises(errors.ModelUnavailable, match="m/2 is restarting"):
             await watched.rollout.load("m", 2)
         watched.loader.may_launch.set()
         await watched.until(v1=READY, v2=READY)

@@ -146,8 +146,6 @@ def test_files_are_named_by_their_options(certificates: Files, tmp_path: Path) -
             Certificates(*files)
 
 
-# ---- the time in a certificate
-
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
 
 

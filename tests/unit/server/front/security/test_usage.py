@@ -153,9 +153,6 @@ def test_quotas_need_the_file_and_the_file_needs_tokens(tmp_path: Path) -> None:
     asyncio.run(security_of(both).usage.stop())
 
 
-# ---- the whole service
-
-
 @asynccontextmanager
 async def limited(tmp_path: Path, *quotas: str) -> AsyncIterator[Service]:
     (tmp_path / "tokens").write_text(f"{entry(*quotas)}\n")

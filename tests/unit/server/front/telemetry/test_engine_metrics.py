@@ -105,8 +105,6 @@ def test_no_model_shows_no_sample(engines: EnginesCollector) -> None:
     assert not any(family.samples for family in engines.collect())
 
 
-# ---- what processes use, as the system tells
-
 reads_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 
 

@@ -96,9 +96,6 @@ def test_deadline_has_passed_within_rounding_and_jitter(
     assert has_passed(remaining_s, elapsed_s) is expected
 
 
-# ---- a whole server
-
-
 SCORE = generation_pb2.ScoreRequest(source="a", target="b")
 FAILED = request("a", model="echo", version=1)
 

@@ -186,8 +186,6 @@ def test_ports(scrape: ScrapeServer, readiness: Readiness) -> None:
     ScrapeServer("127.0.0.1", server.port, CollectorRegistry(), readiness).close()
 
 
-# ---- OpenMetrics: the same series as in plain text, and exemplars
-
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,*/*;q=0.1"
 
 Parse = Callable[[str], Iterable[Metric]]

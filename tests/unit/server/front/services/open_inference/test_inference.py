@@ -136,8 +136,6 @@ async def test_many_texts_are_one_line(service: Service, caplog: pytest.LogCaptu
     await service.until_value(1, "requests_total", **labels)
 
 
-# ---- the messages alone
-
 BEST = pb.Hypothesis(text="ä", score=-1.5, normalized_score=-0.5, stop_reason="STOP_REASON_LENGTH")
 NEXT = pb.Hypothesis(text="b", score=-3.0, normalized_score=-1.0, stop_reason="STOP_REASON_EOS")
 

@@ -173,8 +173,6 @@ def test_wrong_field_is_named(request_: Request, field: str, reason: str) -> Non
     assert len(str(caught.value)) < 300
 
 
-# ---- what the model takes and gives
-
 NAMES = ["text", "score", "normalized_score", "stop_reason"]
 
 
