@@ -271,3 +271,18 @@ def noted_specs(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Spec]
 
     monkeypatch.setattr(service.remote, "submit", note)
     return sent
+
+
+@asynccontextmanager
+async def busy(waiting: int = 0, slots: int = 1, **settings: Any) -> AsyncIterator[Service]:
+    """A service with a call that runs and others that wait; all are answered in the end."""
+    async with serving(slots=slots, **settings) as service:
+        service.runtime.may_run.clear()
+        calls = [asyncio.create_task(service.generate("other"))]
+        await until(lambda: service.engine.slots_in_use == 1)
+        calls += [asyncio.create_task(service.generate("other")) for _ in range(waiting)]
+        await until(lambda: service.engine.queue_depth == waiting)
+        yield service
+        service.runtime.may_run.set()
+        answers = await asyncio.gather(*calls)
+        assert {answer.hypotheses[0].text for answer in answers} == {"other"}

@@ -172,8 +172,6 @@ def test_metadata_names_the_peer_only_under_the_configured_key() -> None:
 
 
 def test_long_names_that_begin_alike_are_different_callers_and_are_kept_short() -> None:
-    names = {
-        peer_name("ipv4:1.2.3.4:5", (("x-caller", "a" * length),), "x-caller")
-        for length in (128, 129, 500)
-    }
+    long = [(("x-caller", "a" * length),) for length in (128, 129, 500)]
+    names = {peer_name("ipv4:1.2.3.4:5", metadata, "x-caller") for metadata in long}
     assert len(names) == 3 and max(map(len, names)) <= 128

@@ -1,14 +1,12 @@
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import grpc
 import pytest
 from tests.support.logged import fields_of
 from tests.unit.server.front.calls import awaited, batch, bulk, ended, failure, request, trailers
-from tests.unit.server.front.service import Service, serving, until
+from tests.unit.server.front.service import Service, busy, serving, until
 
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
@@ -21,18 +19,6 @@ SECRET = "the words of a user"
 
 def labels(method: str, code: str, model: str = "echo") -> dict[str, str]:
     return {"method": method, "code": code, "model": model}
-
-
-@asynccontextmanager
-async def busy() -> AsyncIterator[Service]:
-    """A service whose only slot is taken by a call that is served when the block ends."""
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        first = asyncio.ensure_future(service.generate("first"))
-        await until(lambda: service.engine.slots_in_use == 1)
-        yield service
-        service.runtime.may_run.set()
-        assert (await first).hypotheses[0].text == "first"
 
 
 @pytest.mark.parametrize(

@@ -89,11 +89,6 @@ def test_requests_beside_a_malformed_one_are_read() -> None:
     assert salvaged(unreadable)[1][0] == sound
 
 
-def test_well_formed_bytes_give_the_request() -> None:
-    request = REQUEST(source="good")
-    assert tolerant(REQUEST.FromString)(request.SerializeToString()) == request
-
-
 def test_encoded_messages_are_joined_to_a_list() -> None:
     outcomes = [
         generation_pb2.Outcome(failure=generation_pb2.Failure(message="x" * length))

@@ -161,7 +161,6 @@ def test_a_refusal_names_the_option_that_is_to_blame(options: dict[str, Any], fi
 
 
 def test_a_plain_batch_of_any_length_fits_the_default_memory() -> None:
-    size = generated_size(
-        DecodingOptions(max_decoding_length=512), source_tokens=512, token_bytes=32, sources=1024
-    )
+    plain = DecodingOptions(max_decoding_length=512)
+    size = generated_size(plain, source_tokens=512, token_bytes=32, sources=1024)
     size.checked(128 * MB)

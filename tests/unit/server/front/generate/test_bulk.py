@@ -14,7 +14,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from tests.support.logged import fields_of
 from tests.unit.server.front.calls import bulk, details, ended, failure, invalid, request, texts
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import Service, serving, stepwise, until
+from tests.unit.server.front.service import Service, busy, serving, stepwise, until
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
@@ -53,21 +53,14 @@ async def until_busy(service: Service, requests: int) -> None:
 
 async def test_each_request_gets_its_answer_as_alone(service: Service) -> None:
     sources = {number: f"Grüße 🙂 {number}" for number in range(50)}
-    call = service.generation.GenerateBulk(
-        [bulk(id_, source, max_decoding_length=9) for id_, source in sources.items()]
-    )
+    requests = [bulk(id_, source, max_decoding_length=9) for id_, source in sources.items()]
+    call = service.generation.GenerateBulk(requests)
     outcomes = await ended(call)
     assert outcomes.keys() == sources.keys()
     for id_, source in sources.items():
         alone = await service.generate(source, max_decoding_length=9)
         assert list(outcomes[id_].response.hypotheses) == list(alone.hypotheses)
     assert await call.code() is grpc.StatusCode.OK
-
-
-async def test_responses_come_as_they_get_ready(service: Service) -> None:
-    service.runtime.step_s = 0.005
-    call = service.generation.GenerateBulk([bulk(1, "a" * 40), bulk(2, "bc"), bulk(3, "d" * 20)])
-    assert list(await ended(call)) == [2, 3, 1]
 
 
 async def test_each_names_its_model_and_options(service: Service) -> None:
@@ -202,24 +195,18 @@ async def test_server_stops_reading_from_a_slow_reader(service: Service) -> None
 
 
 async def test_bulk_has_room_of_its_own_beside_single_requests() -> None:
-    async with serving(slots=2, max_queue=1) as service:
-        service.runtime.may_run.clear()
-        others = await _filled(service)
+    async with busy(1, slots=2, max_queue=1) as service:
         error = await failure(service.generate("one too many"))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(5)])
         await until(lambda: service.engine.queue_depth == 2)
         service.runtime.may_run.set()
         assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
-        await asyncio.gather(*others)
         await service.until_value(1, "rejected_total", model="echo", reason="queue_full")
 
 
 async def test_requests_have_a_priority() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        other = asyncio.create_task(service.generate("other"))
-        await until(lambda: service.engine.slots_in_use == 1)
+    async with busy() as service:
         low, wrong = bulk(1, "abc"), bulk(2, "abc")
         low.request.priority = generation_pb2.PRIORITY_LOW
         wrong.request.priority = cast(Any, 9)
@@ -229,17 +216,6 @@ async def test_requests_have_a_priority() -> None:
         outcomes = await ended(call)
         assert outcomes[2].failure.field == "priority"
         assert texts({1: outcomes[1]}) == {1: "abc"}
-        await other
-
-
-async def _filled(service: Service) -> list[asyncio.Future[Any]]:
-    """Calls of others, of which one runs and one fills a queue of one."""
-    calls = []
-    for number in (1, 2):
-        calls.append(asyncio.ensure_future(service.generate("other")))
-        await until_busy(service, number)
-        await until(lambda: service.engine.slots_in_use == 1)
-    return calls
 
 
 # ---- how it ends
@@ -280,15 +256,13 @@ async def test_cancel_while_the_server_waits_for_the_reader(service: Service) ->
 
 
 async def test_cancel_while_the_queue_is_full() -> None:
-    async with serving(slots=1, max_queue=1) as service:
-        service.runtime.may_run.clear()
-        others = await _filled(service)
+    async with busy(1, max_queue=1) as service:
         call = await begun(service, bulk(1, "abc"))
         await asyncio.sleep(0.1)
         call.cancel()
         await service.until_value(1, "requests_total", **CANCELLED)
         service.runtime.may_run.set()
-        await asyncio.gather(*others)
+        await until_busy(service, 0)
         assert await answered_by(service) == 2
 
 

@@ -115,9 +115,8 @@ async def test_further_requests_have_none_themselves(service: Service) -> None:
 
 async def test_no_more_are_in_flight_than_of_single_messages(service: Service) -> None:
     service.runtime.may_run.clear()
-    call = service.generation.GenerateBulk(
-        [several([bulk(number, "abc") for number in range(100)]) for _ in range(3)]
-    )
+    requests = several([bulk(number, "abc") for number in range(100)])
+    call = service.generation.GenerateBulk([requests] * 3)
     await until_busy(service, 6)
     await asyncio.sleep(0.05)
     assert service.engine.slots_in_use + service.engine.queue_depth == 6
@@ -127,10 +126,12 @@ async def test_no_more_are_in_flight_than_of_single_messages(service: Service) -
     await service.until_value(1, "requests_total", **CANCELLED)
 
 
-async def test_a_slow_answer_delays_no_other_of_its_message(service: Service) -> None:
+@pytest.mark.parametrize("grouped", [True, False])
+async def test_a_slow_answer_delays_no_other(service: Service, grouped: bool) -> None:
     service.runtime.step_s = 0.02
     requests = [bulk(1, "a" * 40), bulk(2, "bc"), bulk(3, "d" * 20)]
-    found, _ = await answered(service.generation.GenerateBulk([several(requests)]))
+    sent = [several(requests)] if grouped else requests
+    found, _ = await answered(service.generation.GenerateBulk(sent))
     assert list(found) == [2, 3, 1]
 
 

@@ -100,10 +100,8 @@ def test_a_word_after_a_bracket_is_read_as_after_a_space() -> None:
     # Tags become spaces or nothing before, and are not brackets that have moved.
     protects = protected(asked(model=echo_model(manifest(), tokenizer), keep_placeholders=True))
     assert protects
-    tagged, call = (
-        feature.read(protects.read(part(each)))
-        for each in ["Anna (<b>my</b> sister)", "call f(<i> x</i>)"]
-    )
+    texts = ["Anna (<b>my</b> sister)", "call f(<i> x</i>)"]
+    tagged, call = [feature.read(protects.read(part(each))) for each in texts]
     assert tokenizer.encode(tagged.text) == tokenizer.encode("Anna( my sister)")
     assert (feature.rewrites(tagged), feature.rewrites(call)) == (True, False)
     text = "Anna( meine Schwester) und Tom(ihr Sohn ( sic))"

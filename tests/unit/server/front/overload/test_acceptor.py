@@ -67,77 +67,61 @@ async def ends(calls: list[Any]) -> Counter[str]:
 
 
 class FullHouse:
-    """Admits so many calls, and no more; those of health and models it always does."""
-
-    def __init__(self, free: int) -> None:
-        self.free = free
+    """Admits no calls but those of health and models."""
 
     def enter(self, caller: str) -> None:
-        if not self.free and not caller.endswith("/"):
+        if not caller.endswith("/"):
             raise QueueFull("no place", 0.25, Bound.BACKLOG)
-        self.free -= 1
 
     def leave(self, caller: str) -> None:
         """Gives no place back."""
 
 
 @pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> FullHouse:
-    """The pending calls of the next server."""
-    pending = FullHouse(0)
-    monkeypatch.setattr(f"{ADMISSION}.PendingCalls", lambda slots: pending)
-    return pending
-
-
-async def test_a_burst_beyond_the_backlog_is_refused_and_nothing_is_lost() -> None:
+async def full(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
+    monkeypatch.setattr(f"{ADMISSION}.PendingCalls", lambda slots: FullHouse())
+    monkeypatch.setattr(f"{ADMISSION}._LOG_INTERVAL_S", 0.3)
     async with serving() as service:
-        # Together in one turn, so that many arrive before the first one is served.
-        codes = await ends([service.generation.Generate(request("a")) for _ in range(600)])
-        assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"} and codes["OK"]
-        await service.until_value(600, "requests_total")
+        yield service
 
 
-async def test_a_refused_call_says_when_to_come_back(full: FullHouse) -> None:
-    async with serving() as service:
-        call = service.generation.Generate(request("a"), metadata=(("x-request-id", "mine"),))
-        error = await failure(call)
-        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert error.details() == "no place"
-        assert trailers(error)["x-request-id"] == "mine"
-        assert b"RetryInfo" in trailers(error)["grpc-status-details-bin"]
+async def test_a_burst_beyond_the_backlog_is_refused_and_nothing_is_lost(service: Service) -> None:
+    # Together in one turn, so that many arrive before the first one is served.
+    codes = await ends([service.generation.Generate(request("a")) for _ in range(600)])
+    assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"} and codes["OK"]
+    await service.until_value(600, "requests_total")
+
+
+async def test_a_refused_call_says_when_to_come_back(full: Service) -> None:
+    call = full.generation.Generate(request("a"), metadata=(("x-request-id", "mine"),))
+    error = await failure(call)
+    assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "no place")
+    assert trailers(error)["x-request-id"] == "mine"
+    assert b"RetryInfo" in trailers(error)["grpc-status-details-bin"]
+    # Models are listed however many calls wait.
+    assert (await full.models.ListModels(model_pb2.ListModelsRequest())).models
 
 
 @pytest.mark.parametrize(
     "method", ["GenerateStream", "GenerateBatch", "Score", "Tokenize", "GenerateBulk"]
 )
-async def test_every_method_that_does_work_is_refused(full: FullHouse, method: str) -> None:
-    async with serving() as service:
-        kind = getattr(generation_pb2, f"{method.replace('Stream', '')}Request")
-        # A bulk call is refused before it is read.
-        call = getattr(service.generation, method)(*[] if method == "GenerateBulk" else [kind()])
-        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        name = f"GenerationService.{method}"
-        await service.until_value(1, "requests_total", method=name, code="RESOURCE_EXHAUSTED")
-        await service.until_value(1, "rejected_total", reason="backlog")
+async def test_every_method_that_does_work_is_refused(full: Service, method: str) -> None:
+    kind = getattr(generation_pb2, f"{method.replace('Stream', '')}Request")
+    # A bulk call is refused before it is read.
+    call = getattr(full.generation, method)(*[] if method == "GenerateBulk" else [kind()])
+    assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    name = f"GenerationService.{method}"
+    await full.until_value(1, "requests_total", method=name, code="RESOURCE_EXHAUSTED")
+    await full.until_value(1, "rejected_total", reason="backlog")
 
 
-async def test_models_are_listed_however_many_calls_wait(full: FullHouse) -> None:
-    async with serving() as service:
-        assert (await service.models.ListModels(model_pb2.ListModelsRequest())).models
-
-
-async def test_refused_calls_share_a_line_of_the_log(
-    full: FullHouse, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"{ADMISSION}._LOG_INTERVAL_S", 0.3)
+async def test_refused_calls_share_a_line_of_the_log(full: Service, caplog: Any) -> None:
     caplog.set_level(logging.INFO)
-    async with serving() as service:
-        await ends([service.generation.Generate(request("a")) for _ in range(20)])
-        told = partial(fields_of, caplog, "calls refused on arrival")
-        await until(lambda: sum(line["calls"] for line in told()) == 20)
-    lines = told()
-    assert len(lines) < 20
-    assert {line["method"] for line in lines} == {"GenerationService.Generate"}
+    await ends([full.generation.Generate(request("a")) for _ in range(20)])
+    told = partial(fields_of, caplog, "calls refused on arrival")
+    await until(lambda: sum(line["calls"] for line in told()) == 20)
+    assert len(told()) < 20
+    assert {line["method"] for line in told()} == {"GenerationService.Generate"}
 
 
 async def test_a_place_is_free_again_once_the_call_is_served(service: Service) -> None:
@@ -248,17 +232,16 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     assert Counter(reading.served) == {f"peer {each}": 100 // callers for each in range(callers)}
 
 
-async def test_calls_without_a_message_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_without_a_message_hold_up_no_other(monkeypatch: Any, service: Service) -> None:
     monkeypatch.setattr("seqserve_server.front.overload.acceptor._SILENCE_S", 0.05)
-    async with serving() as service:
-        reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
-        path = {":path": "/seqserve.v1.GenerationService/Generate"}
-        # Half of the memory is for 32 messages.
-        writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
-        await until(lambda: len(service.server._admission.messages.unread) == 32)
-        assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
-        await reader.readuntil(b"others wait")
-        writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
+    path = {":path": "/seqserve.v1.GenerationService/Generate"}
+    # Half of the memory is for 32 messages.
+    writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
+    await until(lambda: len(service.server._admission.messages.unread) == 32)
+    assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
+    await reader.readuntil(b"others wait")
+    writer.close()
 
 
 @pytest.mark.parametrize(

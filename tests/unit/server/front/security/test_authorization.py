@@ -167,12 +167,10 @@ def handlers(reached: list[str]) -> grpc.GenericRpcHandler:
         reached.append("ran")
         yield b"answer"
 
-    made: dict[str, Callable[..., Any]] = {
-        kind: getattr(grpc, f"{kind}_rpc_method_handler") for kind in KINDS
-    }
-    methods = {
-        kind: make(many if kind.endswith("stream") else one, read) for kind, make in made.items()
-    }
+    methods = {}
+    for kind in KINDS:
+        make: Callable[..., Any] = getattr(grpc, f"{kind}_rpc_method_handler")
+        methods[kind] = make(many if kind.endswith("stream") else one, read)
     return grpc.method_handlers_generic_handler("x.Door", methods)
 
 
@@ -307,6 +305,5 @@ async def test_refused_calls_are_counted_by_known_methods_only(guarded: Service)
     await failure(guarded.channel.unary_unary("/seqserve.v1.GenerationService/Made-up")(b""))
     labels = {"method": "GenerationService.Generate", "code": "UNAUTHENTICATED", "model": ""}
     assert await guarded.value("requests_total", **labels) == 1
-    assert (await guarded.scraped())["seqserve_requests"] == {
-        frozenset({"method", "code", "model", "version"})
-    }
+    series = (await guarded.scraped())["seqserve_requests"]
+    assert series == {frozenset({"method", "code", "model", "version"})}

@@ -5,7 +5,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from tests.unit.server.front.calls import batch, bulk, details, failure, invalid, request, text_of
 from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, PATIENCE_S
-from tests.unit.server.front.service import Service, serving, until
+from tests.unit.server.front.service import Service, busy, serving, until
 
 from seqserve.open_inference import open_inference_pb2 as oip
 from seqserve.v1 import model_pb2
@@ -46,15 +46,11 @@ async def test_default_model_is_described_in_full(service: Service) -> None:
 
 
 async def test_load_is_that_of_now() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        calls = [asyncio.create_task(service.generate(text)) for text in "abc"]
-        await until(lambda: service.engine.slots_in_use == 1 and service.engine.queue_depth == 2)
+    async with busy(2) as service:
         listed = await service.models.ListModels(model_pb2.ListModelsRequest())
         model = listed.models[1]
         assert (model.slots, model.slots_in_use, model.queue_depth) == (1, 1, 2)
         service.runtime.may_run.set()
-        await asyncio.gather(*calls)
         await until(lambda: not service.engine.slots_in_use)
         found = await service.models.GetModel(model_pb2.GetModelRequest())
         assert (found.model.slots_in_use, found.model.queue_depth) == (0, 0)

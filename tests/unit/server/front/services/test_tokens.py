@@ -62,10 +62,8 @@ async def test_too_much_is_refused(service: Service) -> None:
     many = generation_pb2.DetokenizeRequest(token_ids=[5] * 100_001)
     assert (await invalid(service.generation.Detokenize(many)))[0] == "token_ids"
     strange = generation_pb2.DetokenizeRequest(token_ids=[5, 260])
-    assert await invalid(service.generation.Detokenize(strange)) == (
-        "token_ids[1]",
-        "is 260; echo/2 has the ids 0 to 259",
-    )
+    reason = "is 260; echo/2 has the ids 0 to 259"
+    assert await invalid(service.generation.Detokenize(strange)) == ("token_ids[1]", reason)
 
 
 async def test_an_answer_that_needs_too_much_memory_is_refused() -> None:

@@ -1,6 +1,3 @@
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -9,7 +6,7 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from tests.unit.server.front.calls import details, failure, request
-from tests.unit.server.front.service import Service, serving, until
+from tests.unit.server.front.service import Service, busy, serving
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract import errors
@@ -129,21 +126,6 @@ async def test_refusal_has_a_code_a_reason_and_perhaps_a_retry_time(
     assert counted == (label != "none")
 
 
-@asynccontextmanager
-async def full(**settings: Any) -> AsyncIterator[Service]:
-    """A service with a call that runs and one that waits; the queue has no room for another."""
-    async with serving(slots=1, max_queue=1, **settings) as service:
-        service.runtime.may_run.clear()
-        running = asyncio.ensure_future(service.generate("a"))
-        await until(lambda: service.engine.slots_in_use == 1)
-        waiting = asyncio.ensure_future(service.generate("b"))
-        await until(lambda: service.engine.queue_depth == 1)
-        yield service
-        service.runtime.may_run.set()
-        answers = await asyncio.gather(running, waiting)
-        assert [answer.hypotheses[0].text for answer in answers] == ["a", "b"]
-
-
 async def refused(service: Service, call: Any) -> None:
     error = await failure(call(request("c")))
     assert error.code() is Code.RESOURCE_EXHAUSTED
@@ -153,7 +135,7 @@ async def refused(service: Service, call: Any) -> None:
 
 async def test_a_refusal_is_repeated_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock that stands still.
-    async with full(refusals=RefusalCache(lambda: 0.0)) as service:
+    async with busy(1, max_queue=1, refusals=RefusalCache(lambda: 0.0)) as service:
         await refused(service, service.generation.Generate)
         with monkeypatch.context() as patch:
             patch.delattr(EngineGroup, "submit")

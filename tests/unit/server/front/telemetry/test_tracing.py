@@ -36,6 +36,7 @@ from seqserve_server.front.telemetry.scrape import render
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
 
 SECRET = "the words of a user"
+SPEC = GenerateSpec(source=[1, 2], options=DecodingOptions(max_decoding_length=5))
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, LEFT_OUT = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
 
@@ -240,9 +241,7 @@ async def test_call_that_is_refused(traced: Traced, source: str, model: str, cod
 
 def test_request_that_was_refused_and_came_again_is_one() -> None:
     call = CallRecord(path="/s/m", request_id="1", trace=Trace(parent={}))
-    one, other = (
-        GenerateSpec(source=[4], options=DecodingOptions(max_decoding_length=5)) for _ in range(2)
-    )
+    one, other = replace(SPEC), replace(SPEC)
     refused, answered = Failed(QueueFull("full", 1.0)), Failed(DeadlinePassed(Stage.DECODE))
     for spec, event in ((one, refused), (other, refused), (one, answered)):
         call.ended(EndedRequest(spec, Timeline(), event))
@@ -297,9 +296,8 @@ ARRIVED_S = time.monotonic() - 10.0
 
 def record(parent: str = "", requests: Sequence[EndedRequest] = ()) -> CallRecord:
     trace = Trace(parent={"traceparent": parent} if parent else {})
-    call = CallRecord(
-        path="/seqserve.v1.GenerationService/Score", request_id="a1", began_s=ARRIVED_S, trace=trace
-    )
+    path = "/seqserve.v1.GenerationService/Score"
+    call = CallRecord(path=path, request_id="a1", began_s=ARRIVED_S, trace=trace)
     for each in requests:
         call.ended(each)
     return call
@@ -311,9 +309,6 @@ def traced_alone(call: CallRecord, ratio: float = 1.0) -> tuple[str, tuple[Reada
     trace_id = tracing.ended(call, OK, time.monotonic())
     tracing.close()
     return trace_id, by_begin(exporter)
-
-
-SPEC = GenerateSpec(source=[1, 2], options=DecodingOptions(max_decoding_length=5))
 
 
 def over(event: Event, spec: GenerateSpec | ScoreSpec = SPEC, **timeline: float) -> EndedRequest:
