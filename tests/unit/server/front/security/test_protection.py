@@ -58,7 +58,7 @@ def test_a_reachable_port_needs_tls_and_tokens_or_insecure(
         security_of(closed)
     assert caplog.records == []
     security_of(options(given, names, host=host, insecure=True))
-    assert [record.message for record in caplog.records] == ["insecure"] * bool(missing)
+    assert caplog.messages == ["insecure"] * bool(missing)
     assert all(record.levelno == logging.WARNING for record in caplog.records)
 
 
@@ -92,5 +92,5 @@ def test_verbosity_by_which_strangers_write_into_the_log_is_warned_of(
 ) -> None:
     monkeypatch.setenv("GRPC_VERBOSITY", verbosity)
     security_of(ServeOptions())
-    warned = [record.message for record in caplog.records]
+    warned = caplog.messages
     assert warned == ([] if verbosity.upper() == "NONE" else ["log can be forged"])

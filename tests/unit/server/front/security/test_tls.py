@@ -75,7 +75,7 @@ def test_a_broken_pair_leaves_the_old_one(
         # Half of it; the certificate without its key; nothing.
         certificate.write_text(broken)
         assert [port.shown(), port.shown()] == [before, before]
-    assert [record.message for record in caplog.records] == ["certificate kept"] * 3
+    assert caplog.messages == ["certificate kept"] * 3
     assert before.splitlines()[1] not in caplog.text
     files.replace_server(other_certificates)
     assert port.shown() == after
@@ -102,7 +102,7 @@ def test_expired_certificate_is_warned_of_at_start_and_at_each_reload(
     caplog.clear()
     expire(files.server[0], "220203040506")
     assert found.files.last.succeeded
-    assert [record.message for record in caplog.records] == ["certificate expired"]
+    assert caplog.messages == ["certificate expired"]
     caplog.clear()
     expire(files.server[0], "490203040506")
     assert found.expiry_s["--tls-certificate"] == 2_495_937_906
