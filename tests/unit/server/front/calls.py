@@ -91,3 +91,8 @@ async def invalid(call: Any) -> tuple[str, str]:
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     [violation] = details(error, BadRequest).field_violations
     return violation.field, violation.description
+
+
+def line_of(method: str, **more: Any) -> dict[str, Any]:
+    """The line in the log of a call that is answered, without what differs each time."""
+    return {"method": method, "code": "OK", "model": "echo", "version": 2, **more}

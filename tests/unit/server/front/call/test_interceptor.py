@@ -5,7 +5,16 @@ import logging
 import grpc
 import pytest
 from tests.support.logged import fields_of
-from tests.unit.server.front.calls import awaited, batch, bulk, ended, failure, request, trailers
+from tests.unit.server.front.calls import (
+    awaited,
+    batch,
+    bulk,
+    ended,
+    failure,
+    line_of,
+    request,
+    trailers,
+)
 from tests.unit.server.front.service import Service, busy, serving, until
 
 from seqserve.v1 import generation_pb2, model_pb2
@@ -62,12 +71,8 @@ async def test_log_line_of_an_answer(service: Service, caplog: pytest.LogCapture
     await service.generation.Generate(request(SECRET), metadata=(("x-request-id", "mine-3"),))
     (line,) = fields_of(caplog)
     times = {name: line.pop(name) for name in ("ms", "queue_ms", "first_token_ms")}
-    assert line == labels(GENERATE, "OK") | {
-        "id": "mine-3",
-        "version": 2,
-        "source_tokens": len(SECRET) + 1,
-        "generated_tokens": len(SECRET),
-    }
+    tokens = {"source_tokens": len(SECRET) + 1, "generated_tokens": len(SECRET)}
+    assert line == line_of(GENERATE, id="mine-3", **tokens)
     assert 0 <= times["queue_ms"] <= times["first_token_ms"] <= times["ms"]
 
 

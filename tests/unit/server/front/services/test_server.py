@@ -269,14 +269,10 @@ class Drained:
 async def test_drain_stops_every_engine() -> None:
     notes: list[str] = []
     engine = cast(EngineGroup, Drained(notes))
+    models = [replace(echo_model(manifest(f"m-{number}")), engine=engine) for number in range(3)]
     entries = [
-        Entry(
-            name=f"model-{number}",
-            version=1,
-            state=ModelState.READY,
-            model=replace(echo_model(manifest(f"model-{number}")), engine=engine),
-        )
-        for number in range(3)
+        Entry(name=model.manifest.name, version=1, state=ModelState.READY, model=model)
+        for model in models
     ]
     metrics = Metrics()
     server = Server(ServeOptions(port=0), rollout_of(Repository(entries), metrics), metrics)

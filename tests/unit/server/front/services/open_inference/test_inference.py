@@ -6,7 +6,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
 from tests.support.logged import fields_of
-from tests.unit.server.front.calls import details, failure, trailers
+from tests.unit.server.front.calls import details, failure, line_of, trailers
 from tests.unit.server.front.echo import TOKEN_SCORE, manifest
 from tests.unit.server.front.service import Service, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
@@ -44,21 +44,13 @@ async def test_outputs_have_the_shape_of_the_input(service: Service) -> None:
 
 
 async def test_parameters_are_options(service: Service, submitted: list[GenerateSpec]) -> None:
-    asked = asking(
-        "a",
-        max_decoding_length=9,
-        beam_size=3,
-        length_penalty=0.5,
-        disable_unk=True,
-        stop_sequences='["."]',
-        priority=1,
-        timeout=1000,
-    )
+    options = {"max_decoding_length": 9, "beam_size": 3, "length_penalty": 0.5}
+    others = {"disable_unk": True, "stop_sequences": '["."]', "priority": 1, "timeout": 1000}
+    asked = asking("a", **options, **others)
     await service.inference.ModelInfer(asked)
     [sent] = submitted
-    options = sent.options
-    assert (options.max_decoding_length, options.beam_size, options.length_penalty) == (9, 3, 0.5)
-    assert (options.suppressed, options.stops) == (((3,),), (".",))
+    assert {name: getattr(sent.options, name) for name in options} == options
+    assert (sent.options.suppressed, sent.options.stops) == (((3,),), (".",))
 
 
 @pytest.mark.parametrize(
@@ -72,15 +64,13 @@ async def test_scores_are_computed_only_if_requested(
 
 
 TERMS = '[{"source": "tea", "target": "eine Tasse Tee"}]'
+SHORT = {"beam_size": 2, "max_decoding_length": 2}
 BAD: dict[str, tuple[Any, str]] = {
     "empty text": (asking("good", ""), "inputs.text[1]"),
     "text too long": (asking("good", "good", "a" * 100, raw=True), "inputs.text[2]"),
     "option out of bounds": (asking("a", beam_size=0), "parameters.beam_size"),
     "options that contradict": (asking("a", beam_size=2, seed=1), "parameters.beam_size"),
-    "terms that do not fit": (
-        asking("tea", beam_size=2, max_decoding_length=2, terms=TERMS),
-        "parameters.terms",
-    ),
+    "terms that do not fit": (asking("tea", terms=TERMS, **SHORT), "parameters.terms"),
     "pieces": (asking("a", stream=True), "parameters.stream"),
     "version": (asking("a", version="latest"), "model_version"),
 }
@@ -121,16 +111,8 @@ async def test_many_texts_are_one_line(service: Service, caplog: pytest.LogCaptu
     [line] = fields_of(caplog)
     assert line.pop("ms") > 0
     tokens = len(TEXT.encode()) + len("secret")
-    assert line == {
-        "id": "my-1",
-        "method": INFER,
-        "code": "OK",
-        "model": "echo",
-        "version": 2,
-        "sources": 2,
-        "source_tokens": tokens + 2,
-        "generated_tokens": tokens,
-    }
+    counts = {"sources": 2, "source_tokens": tokens + 2, "generated_tokens": tokens}
+    assert line == line_of(INFER, id="my-1", **counts)
     assert "secret" not in caplog.text + str(line)
     labels = {"method": INFER, "code": "OK", "model": "echo"}
     await service.until_value(1, "requests_total", **labels)
