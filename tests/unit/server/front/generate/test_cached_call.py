@@ -5,11 +5,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-import tokenizers
-from tests.unit.server.front.echo import echo_model, manifest
+from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
 from tests.unit.server.front.generate.asking import AnsweringEngine, compiled, job_of, read
 from tests.unit.server.front.generate.test_engine_call import ANSWER, RECORD, SPEC, FakeEngine
-from tokenizers import decoders, models, pre_tokenizers
 
 from seqserve_server.contract import errors
 from seqserve_server.contract.events import Event, Failed, Finished, Hypothesis, StopReason
@@ -17,7 +15,6 @@ from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.generate.engine_call import CachedCall, EngineCall, answer_of
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.text.tokenizer import Tokenizer
 
 
 class Rig(FakeEngine):
@@ -90,19 +87,8 @@ async def test_one_that_leaves_after_its_answer_leaves_the_next_flight_alone(rig
     assert rig.cancelled == []
 
 
-def tokenizer_of_pairs() -> Tokenizer:
-    """A tokenizer with a token "ab"."""
-    alphabet = ["<pad>", "<s>", "</s>", "<unk>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "ab"]
-    vocabulary = {token: id_ for id_, token in enumerate(alphabet)}
-    raw = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[("a", "b")]))
-    raw.add_special_tokens(alphabet[:4])
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
-    return Tokenizer(raw)
-
-
 def test_stop_sequence_that_ends_within_a_token_is_not_streamed() -> None:
-    tokenizer = tokenizer_of_pairs()
+    tokenizer = byte_tokenizer(("a", "b"))
     ids = tokenizer.encode("xab")[:-1]
     assert len(ids) == 2
     best = Hypothesis(ids, -1.0, StopReason.STOP_SEQUENCE, text_length=2)

@@ -83,6 +83,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def test_names_types_and_labels() -> None:
     text = generate_latest(metrics_of_a_server().registry).decode()
+    assert "process_resident_memory_bytes" in text and "python_info" in text
     types = {
         words[2].removeprefix("seqserve_"): words[3]
         for words in (line.split() for line in text.splitlines())
@@ -102,11 +103,6 @@ def test_names_types_and_labels() -> None:
         endings = {"counter": "_total", "histogram": "_bucket", "summary": "_count"}
         sampled = name + endings.get(kind, "")
         assert labels[sampled] == wanted, name
-
-
-def test_process_and_python_are_shown() -> None:
-    text = generate_latest(Metrics().registry).decode()
-    assert "process_resident_memory_bytes" in text and "python_info" in text
 
 
 @pytest.mark.parametrize(

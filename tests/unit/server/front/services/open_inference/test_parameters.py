@@ -54,21 +54,14 @@ def refused(name: str, parameter: Any, field: str = "") -> str:
     return error.reason
 
 
-def test_no_parameters_give_no_options() -> None:
-    assert made() == Options()
-
-
 def test_every_option_is_either_taken_or_refused() -> None:
     assert set(SET) | REFUSED == {field.name for field in Options.DESCRIPTOR.fields}
 
 
-@pytest.mark.parametrize("name", SET)
-def test_parameter_sets_the_option_of_its_name(name: str) -> None:
-    assert made(**{name: SET[name]}) == Options(**{name: SET[name]})
-
-
-def test_all_options_can_be_set_together() -> None:
-    assert made(**SET) == Options(**SET)
+@pytest.mark.parametrize("names", [[], *[[name] for name in SET], list(SET)], ids=str)
+def test_parameters_set_the_options_of_their_names(names: list[str]) -> None:
+    values = {name: SET[name] for name in names}
+    assert made(**values) == Options(**values)
 
 
 @pytest.mark.parametrize("name", [*sorted(REFUSED), "beamSize", "source", "", "x" * 9999])
