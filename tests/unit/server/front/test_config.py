@@ -41,9 +41,6 @@ def test_flags_win_over_variables() -> None:
     variables = {"SEQSERVE_PORT": "7", "SEQSERVE_LOG_FORMAT": "json"}
     options = read("--port", "8", **variables)
     assert (options.port, options.log_format) == (8, LogFormat.JSON)
-
-
-def test_false_of_a_variable_is_false() -> None:
     assert read(SEQSERVE_INSECURE="false").insecure is False
 
 

@@ -73,9 +73,7 @@ def test_confidences_multiply_and_the_counts_are_those_of_the_ends() -> None:
     assert list(result.source_warnings) == [pb.SOURCE_WARNING_MARKUP]
     assert (result.timings.queue_ms, result.timings.encode_ms) == (1, 4)
     assert second.hypotheses[0].confidence == pytest.approx(0.5)
-
-
-def test_an_answer_without_scores_has_no_confidence() -> None:
+    # Without scores there is none.
     result = composed(answer("a", confidence=None), answer("b", confidence=None))
     assert not result.hypotheses[0].HasField("confidence")
 

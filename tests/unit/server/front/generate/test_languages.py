@@ -111,16 +111,14 @@ def test_target_language_comes_before_the_prefix_of_the_request() -> None:
 
 
 def test_options_that_the_model_recommends_can_be_overridden() -> None:
-    model = replace(manifest(), generation={"beam_size": 4, "length_penalty": 0.6})
+    recommended = {"beam_size": 4, "length_penalty": 0.6, "no_repeat_ngram_size": 3}
+    model = replace(manifest(), generation=recommended)
     assert (convert(model).beam_size, convert(model).length_penalty) == (4, pytest.approx(0.6))
     overridden = convert(model, beam_size=2)
     assert (overridden.beam_size, overridden.length_penalty) == (2, pytest.approx(0.6))
-
-
-def test_recommended_beam_gives_way_to_sampling() -> None:
-    model = replace(manifest(), generation={"beam_size": 4, "no_repeat_ngram_size": 3})
-    options = convert(model, temperature=0.5)
-    assert (options.beam_size, options.no_repeat_ngram_size) == (1, 3)
+    # A beam gives way to sampling.
+    sampled = convert(model, temperature=0.5)
+    assert (sampled.beam_size, sampled.no_repeat_ngram_size) == (1, 3)
 
 
 def test_a_recommended_end_of_search_gives_way_where_it_does_not_apply() -> None:

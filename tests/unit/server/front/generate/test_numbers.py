@@ -63,16 +63,14 @@ def test_a_difference_is_listed_and_halves_the_confidence() -> None:
 def test_an_answer_that_says_the_same_stays() -> None:
     message = written("Bestellung 85642 vom 20. Juli")
     assert not message.warnings and message.confidence == pytest.approx(0.8)
+    # What a stop sequence cuts off is not missed.
+    assert not written("", stop_reason=generation_pb2.STOP_REASON_STOP_SEQUENCE).warnings
 
 
 def test_the_alignment_gives_the_place_of_what_is_missing() -> None:
     links = [Link(Span(6, 9), Span(11, 13)), Link(Span(9, 11), Span(14, 16))]
     [warning] = written("Bestellung vom 20. Juli", alignment=message_of(links)).warnings
     assert (warning.target_text, warning.target_begin, warning.target_end) == ("", 11, 16)
-
-
-def test_what_a_stop_sequence_cuts_off_is_not_missed() -> None:
-    assert not written("", stop_reason=generation_pb2.STOP_REASON_STOP_SEQUENCE).warnings
 
 
 def test_the_list_is_bounded() -> None:
@@ -118,11 +116,7 @@ def test_an_answer_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compared == [text]
 
 
-def test_without_the_option_there_is_none() -> None:
-    assert check().second_try(part(SOURCE), answer("nichts")) is None
-
-
-def test_a_search_without_terms_is_not_repeated() -> None:
+def test_a_search_without_terms_or_the_option_is_not_repeated() -> None:
     plain = asked().decoding
     for decoding in (
         replace(plain, sampling=Sampling(1.0, 0, 1.0, 0.0, 7)),
@@ -131,12 +125,10 @@ def test_a_search_without_terms_is_not_repeated() -> None:
     ):
         feature = numbers(asked(decoding, MODEL, verify_numbers=True))
         assert feature and feature.second_try(part(SOURCE), answer("nichts")) is None
-
-
-def test_what_is_protected_is_not_missed() -> None:
-    feature = check(verify_numbers=True)
+    assert check().second_try(part(SOURCE), answer("nichts")) is None
+    # What is protected is not missed.
     kept = part("Order KX7 now")._replace(protected=[Span(6, 9)])
-    assert feature.second_try(kept, answer("Bestellung")) is None
+    assert check(verify_numbers=True).second_try(kept, answer("Bestellung")) is None
 
 
 def test_the_answer_that_differs_less_is_better_unless_it_is_far_less_probable() -> None:

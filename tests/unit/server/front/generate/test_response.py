@@ -119,6 +119,9 @@ def test_terms_that_could_not_apply_are_unmet_where_a_text_lacks_them() -> None:
 def test_empty_answer_is_a_hypothesis_without_text() -> None:
     [found] = response(Hypothesis([], -1.0, StopReason.EOS), attends=True).hypotheses
     assert (found.text, list(found.tokens), list(found.attention)) == ("", [], [])
+    waited_out = Hypothesis([], None, StopReason.TIME_LIMIT)
+    [found] = response(waited_out, aligns=True).hypotheses
+    assert not found.HasField("alignment") and not found.HasField("confidence")
 
 
 def test_alignment_has_places_instead_of_weights() -> None:
@@ -131,29 +134,16 @@ def test_alignment_has_places_instead_of_weights() -> None:
     assert [*zip(begins, ends, strict=True)] == [(0, 1), (2, 3)]
 
 
-def test_a_request_that_waited_out_its_time_limit_has_no_alignment() -> None:
-    [found] = response(Hypothesis([], None, StopReason.TIME_LIMIT), aligns=True).hypotheses
-    assert not found.HasField("alignment") and not found.HasField("confidence")
-
-
 def test_text_ends_before_a_stop_sequence_also_within_a_token() -> None:
     hypothesis = Hypothesis(ids("abcd"), -1.0, StopReason.STOP_SEQUENCE, text_length=2)
     [found] = response(hypothesis).hypotheses
     assert found.text == "ab"
     [nothing] = response(hypothesis._replace(text_length=0)).hypotheses
     assert nothing.text == ""
-
-
-def test_text_before_a_stop_is_whole_after_replacing_unknown_tokens() -> None:
-    """What is replaced may be longer than what was there."""
-    hypothesis = Hypothesis(
-        [*ids("ab"), UNK, *ids("cd")],
-        -1.0,
-        StopReason.STOP_SEQUENCE,
-        attention=packed(*[[0, 1, 0, 0]] * 5),
-        text_length=4,
-    )
-    [found] = response(hypothesis, replaces=True).hypotheses
+    # What replaces an unknown token may be longer than what was there.
+    tokens, attention = [*ids("ab"), UNK, *ids("cd")], packed(*[[0, 1, 0, 0]] * 5)
+    replaced = hypothesis._replace(token_ids=tokens, attention=attention, text_length=4)
+    [found] = response(replaced, replaces=True).hypotheses
     assert found.text == "abycd"
 
 

@@ -111,12 +111,9 @@ def test_a_sentence_of_more_than_half_of_the_limit_is_wrapped(
     assert [len(part.tokens) for part in source.parts] == lengths
 
 
-def test_parts_of_a_long_segment_without_a_letter_stay_too() -> None:
+def test_a_long_segment_without_a_letter_stays_and_a_source_that_is_not_divided_is_read() -> None:
     source = run_now(reader(mode=SegmentationMode.LINES).read("1, " * MAX_SOURCE + "\nword"))
     assert [part.original for part in source.parts if part.tokens] == ["word"]
-
-
-def test_a_source_that_is_not_divided_is_read_without_a_letter() -> None:
     assert run_now(reader().read("102")).parts[0].tokens
 
 
