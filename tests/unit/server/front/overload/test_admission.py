@@ -41,8 +41,7 @@ def test_calls_wait_up_to_a_number() -> None:
 def test_as_many_calls_wait_as_there_are_slots(slots: int) -> None:
     clock = Clock()
     pending = PendingCalls(slots, clock)
-    pending.enter("a")
-    pending.enter("a")
+    entered(pending, "a", most=2)
     served(pending, clock, 200, 0.1)
     assert entered(pending, "a") + 2 == slots
 
@@ -55,8 +54,7 @@ def test_callers_leave_room_for_others() -> None:
 def test_fewer_calls_wait_where_they_are_served_slowly() -> None:
     clock = Clock()
     pending = PendingCalls(clock=clock)
-    pending.enter("a")
-    pending.enter("a")
+    entered(pending, "a", most=2)
     served(pending, clock, 200, 0.0015)
     assert 180 < entered(pending, "a") + 2 < 220
     while len(pending) > 2:
