@@ -42,11 +42,18 @@ SHAPE = Architecture(
 )
 
 
-def byte_tokenizer() -> Tokenizer:
-    """A tokenizer with one token per byte, so that characters are split between tokens."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: id_ for id_, token in enumerate([PAD, BOS, EOS, UNK, *alphabet])}
-    raw = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+def byte_tokenizer(*pairs: tuple[str, str]) -> Tokenizer:
+    """A tokenizer with one token per byte, so that characters are split, and one for each pair."""
+    tokens = [
+        PAD,
+        BOS,
+        EOS,
+        UNK,
+        *sorted(pre_tokenizers.ByteLevel.alphabet()),
+        *map("".join, pairs),
+    ]
+    vocabulary = {token: id_ for id_, token in enumerate(tokens)}
+    raw = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=list(pairs)))
     raw.add_special_tokens([PAD, BOS, EOS, UNK])
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()

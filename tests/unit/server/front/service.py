@@ -17,22 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
-from google.protobuf.message import Message
-from google.rpc.status_pb2 import Status
+import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.server.front.calls import request
 from tests.unit.server.front.echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
 
 from seqserve.open_inference import open_inference_pb2_grpc
-from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
+from seqserve.v1 import generation_pb2_grpc, model_pb2_grpc
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.artifact.records import Template
 from seqserve_server.contract.limits import CacheScope, EngineLimits, Provider
 from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.request import Spec
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.engine_client.engine import RefusalCache
+from seqserve_server.front.engine_client.engine import Receive, RefusalCache
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import Entry, ModelState
@@ -98,6 +99,9 @@ class Service:
     def generation(self) -> Any:
         return generation_pb2_grpc.GenerationServiceStub(self.channel)
 
+    async def generate(self, source: str, **options: Any) -> Any:
+        return await self.generation.Generate(request(source, **options))
+
     @property
     def models(self) -> Any:
         return model_pb2_grpc.ModelServiceStub(self.channel)
@@ -157,23 +161,21 @@ async def serving(
     slots: int = 4,
     max_queue: int = 16,
     caller_share: float = 1.0,
-    caller_metadata: str = "",
-    max_message_bytes: int = 1 << 20,
-    max_answer_mb: int = 256,
     cache_bytes: int = 0,
     cache_scope: CacheScope = CacheScope.CALLER,
     security: Security | None = None,
     tracing: Tracing | None = None,
     template: Template | None = None,
-    generation: dict[str, Any] | None = None,
     refusals: RefusalCache | None = None,
     others: Mapping[str, Template] | None = None,
     default: str = "",
     glossaries: Path | None = None,
+    **options: Any,
 ) -> AsyncIterator[Service]:
     """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load.
 
-    ``others`` are more models that echo, each with an engine of its own, by their names.
+    ``others`` are more models that echo, each with an engine of its own, by their names;
+    ``options`` are those of the command.
     """
     metrics = Metrics()
     cache = AnswerCache(cache_bytes, metrics.cache_counts, cache_scope)
@@ -201,8 +203,7 @@ async def serving(
         )
 
     launchers: dict[str, Hosts] = {}
-    common: dict[str, Any] = {"generation": generation or {}}
-    model = loaded(replace(manifest(version=2), template=template, **common), refusals)
+    model = loaded(replace(manifest(version=2), template=template), refusals)
     hosts = launchers.pop("echo")
     entries = [
         Entry(name="echo", version=1, state=ModelState.FAILED, reason="weights.bin: damaged"),
@@ -210,20 +211,15 @@ async def serving(
         Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
     ]
     for name, own in (others or {}).items():
-        other = loaded(replace(manifest(name), template=own, **common))
+        other = loaded(replace(manifest(name), template=own))
         entries.append(Entry(name=name, version=1, state=ModelState.READY, model=other))
-    options = ServeOptions(
-        port=0,
-        max_message_bytes=max_message_bytes,
-        max_answer_mb=max_answer_mb,
-        caller_metadata=caller_metadata,
-    )
     repository = Repository(entries)
     repository.choose_default(default)
     rollout = rollout_of(repository, metrics)
     listed = GlossaryFolder(glossaries)
     listed.open()
-    server = Server(options, rollout, metrics, security, tracing, listed)
+    settings = ServeOptions(port=0, **({"max_message_bytes": 1 << 20} | options))
+    server = Server(settings, rollout, metrics, security, tracing, listed)
     try:
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
@@ -247,53 +243,6 @@ async def serving(
         await server.drain(PATIENCE_S)
 
 
-def request(source: str, *, model: str = "", version: int = 0, **options: Any) -> Message:
-    return generation_pb2.GenerateRequest(
-        model=model,
-        version=version,
-        source=source,
-        options=generation_pb2.GenerationOptions(**options) if options else None,
-    )
-
-
-async def awaited(call: Any) -> Any:
-    return await call
-
-
-async def failure(call: Any) -> Any:
-    """Awaits a call that must fail, and returns its error."""
-    try:
-        await asyncio.wait_for(_to_its_end(call), PATIENCE_S)
-    except grpc.RpcError as error:
-        return error
-    raise AssertionError("the call succeeded")
-
-
-async def _to_its_end(call: Any) -> None:
-    if hasattr(call, "__aiter__"):
-        async for _ in call:
-            pass
-    else:
-        await call
-
-
-def trailers(error: grpc.aio.AioRpcError) -> dict[str, Any]:
-    """The trailing metadata of a failed call."""
-    metadata: Any = error.trailing_metadata() or ()
-    return dict(metadata)
-
-
-def details(error: grpc.aio.AioRpcError, kind: type[Message]) -> Any:
-    """The attached detail of a kind; None if there is none."""
-    status = Status.FromString(trailers(error)["grpc-status-details-bin"])
-    assert (status.code, status.message) == (error.code().value[0], error.details())
-    for detail in status.details:
-        found = kind()
-        if detail.Unpack(found):
-            return found
-    return None
-
-
 async def stepwise(service: Service, awaited: Awaitable[Answer]) -> Answer:
     """Lets a held engine make a step now and then, until something has come."""
     coming = asyncio.ensure_future(awaited)
@@ -309,3 +258,31 @@ async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():
             await asyncio.sleep(0.002)
+
+
+def noted_specs(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
+    """Gives the requests that the engine of a service is sent, as they come."""
+    sent: list[Spec] = []
+    submit = service.remote.submit
+
+    def note(spec: Spec, receive: Receive) -> int:
+        sent.append(spec)
+        return submit(spec, receive)
+
+    monkeypatch.setattr(service.remote, "submit", note)
+    return sent
+
+
+@asynccontextmanager
+async def busy(waiting: int = 0, slots: int = 1, **settings: Any) -> AsyncIterator[Service]:
+    """A service with a call that runs and others that wait; all are answered in the end."""
+    async with serving(slots=slots, **settings) as service:
+        service.runtime.may_run.clear()
+        calls = [asyncio.create_task(service.generate("other"))]
+        await until(lambda: service.engine.slots_in_use == 1)
+        calls += [asyncio.create_task(service.generate("other")) for _ in range(waiting)]
+        await until(lambda: service.engine.queue_depth == waiting)
+        yield service
+        service.runtime.may_run.set()
+        answers = await asyncio.gather(*calls)
+        assert {answer.hypotheses[0].text for answer in answers} == {"other"}

@@ -37,9 +37,6 @@ async def test_a_loop_that_hangs_is_not_ready() -> None:
     assert answers == [False]
 
 
-# ---- threads
-
-
 def test_enough_room_leaves_no_thread_behind() -> None:
     before = set(threading.enumerate())
     refuse_few_threads()
@@ -61,8 +58,6 @@ def test_too_little_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         refuse_few_threads()
     assert set(threading.enumerate()) <= before
 
-
-# ---- memory
 
 MB = 64
 

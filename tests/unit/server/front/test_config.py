@@ -18,17 +18,16 @@ def read(*argv: str, **environ: str) -> ServeOptions:
 def test_defaults_that_documents_rely_on() -> None:
     options = read()
     assert options == ServeOptions()
-    assert (options.host, options.port) == ("127.0.0.1", 50051)
-    assert (options.metrics_host, options.metrics_port) == ("127.0.0.1", 9464)
-    assert options.model_repository is None
-    assert options.provider is Provider.CPU
-    assert options.insecure is False
-    assert options.tls_certificate is options.tls_key is options.tls_client_ca is None
-    assert options.tokens is None
-    assert options.keep_versions == 1
+    documented = {"host": "127.0.0.1", "port": 50051, "provider": Provider.CPU, "keep_versions": 1}
+    documented |= {"metrics_host": "127.0.0.1", "metrics_port": 9464, "insecure": False}
     # Half of it, the share of one caller, is room for a message of 64 MB and its copy.
-    assert (options.max_answer_mb, options.caller_share) == (256, 0.5)
-    assert options.cache_mb == 0, "no client learns what others asked"
+    documented |= {"max_answer_mb": 256, "caller_share": 0.5}
+    # No client learns what others asked.
+    documented |= {"cache_mb": 0}
+    files = ("model_repository", "tls_certificate", "tls_key", "tls_client_ca", "tokens")
+    assert documented | dict.fromkeys(files) == {
+        name: getattr(options, name) for name in (*documented, *files)
+    }
 
 
 @pytest.mark.parametrize(("workers", "slots"), [(1, 64), (4, 64), (5, 80), (16, 256), (64, 1024)])
@@ -42,9 +41,6 @@ def test_flags_win_over_variables() -> None:
     variables = {"SEQSERVE_PORT": "7", "SEQSERVE_LOG_FORMAT": "json"}
     options = read("--port", "8", **variables)
     assert (options.port, options.log_format) == (8, LogFormat.JSON)
-
-
-def test_false_of_a_variable_is_false() -> None:
     assert read(SEQSERVE_INSECURE="false").insecure is False
 
 
@@ -97,9 +93,7 @@ def test_every_option_is_explained() -> None:
 @pytest.mark.parametrize(
     ("cores", "fronts"), [(1, 1), (4, 1), (5, 2), (7, 2), (8, 3), (14, 5), (16, 5), (96, 8)]
 )
-def test_front_processes_follow_the_cores(
-    monkeypatch: pytest.MonkeyPatch, cores: int, fronts: int
-) -> None:
+def test_fronts_follow_the_cores(monkeypatch: pytest.MonkeyPatch, cores: int, fronts: int) -> None:
     monkeypatch.setattr(config, "available_cores", lambda: cores)
     assert read().front_count() == fronts
     assert read("--front-processes", "2").front_count() == 2

@@ -22,7 +22,7 @@ def readiness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readiness]:
     server.close()
 
 
-def test_a_server_is_healthy_if_it_takes_calls(
+def test_healthy_if_it_takes_calls(
     readiness: Readiness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert healthcheck.main([]) == 0
@@ -44,9 +44,7 @@ def test_a_server_that_does_not_answer_is_not_healthy() -> None:
         assert healthcheck.main(["--metrics-port", str(mute.getsockname()[1])], 0.2) == 1
 
 
-def test_a_proxy_for_the_outside_is_not_asked(
-    readiness: Readiness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_proxy_is_asked(readiness: Readiness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert healthcheck.main([]) == 0
 
@@ -63,9 +61,7 @@ def test_a_variable_that_is_wrong_is_named(
     ("host", "address"),
     [("0.0.0.0", "127.0.0.1:9"), ("127.0.0.1", "127.0.0.1:9"), ("::", "[::1]:9")],
 )
-def test_asks_where_the_server_listens(
-    host: str, address: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_asks_where_it_listens(host: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     healthcheck.main(["--metrics-host", host, "--metrics-port", "9"])
     assert capsys.readouterr().out.startswith(f"{address}: ")
 

@@ -8,9 +8,10 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tests.unit.server.front.calls import awaited, failure
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import awaited, failure
 
+from seqserve.address import channel_options
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.call import connections
 from seqserve_server.front.call.connections import connection_arguments, peer_name, refuse_few_files
@@ -113,9 +114,7 @@ def test_limit_of_open_files_limits_connections(monkeypatch: pytest.MonkeyPatch)
     assert limit(1 << 40) <= unlimited
 
 
-def test_limit_of_open_files_without_room_for_connections_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_limit_of_open_files_without_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 1024))
     with pytest.raises(StartupError, match=r"the limit on open files is 64, .*`ulimit -n"):
         refuse_few_files(ServeOptions())
@@ -125,8 +124,6 @@ def test_limit_of_open_files_without_room_for_connections_is_told(
 
 
 def test_python_client_pings_less_often_than_the_limit() -> None:
-    from seqserve.address import channel_options
-
     client, server = dict(channel_options("x:1", 1)), dict(connection_arguments(ServeOptions()))
     min_interval_ms = server["grpc.http2.min_ping_interval_without_data_ms"]
     assert client["grpc.keepalive_time_ms"] >= 2 * min_interval_ms
@@ -175,8 +172,6 @@ def test_metadata_names_the_peer_only_under_the_configured_key() -> None:
 
 
 def test_long_names_that_begin_alike_are_different_callers_and_are_kept_short() -> None:
-    names = {
-        peer_name("ipv4:1.2.3.4:5", (("x-caller", "a" * length),), "x-caller")
-        for length in (128, 129, 500)
-    }
+    long = [(("x-caller", "a" * length),) for length in (128, 129, 500)]
+    names = {peer_name("ipv4:1.2.3.4:5", metadata, "x-caller") for metadata in long}
     assert len(names) == 3 and max(map(len, names)) <= 128

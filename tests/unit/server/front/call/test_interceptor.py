@@ -1,21 +1,21 @@
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import grpc
 import pytest
 from tests.support.logged import fields_of
-from tests.unit.server.front.service import (
-    Service,
+from tests.unit.server.front.calls import (
     awaited,
+    batch,
+    bulk,
+    ended,
     failure,
+    line_of,
     request,
-    serving,
     trailers,
-    until,
 )
+from tests.unit.server.front.service import Service, busy, serving, until
 
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
@@ -28,18 +28,6 @@ SECRET = "the words of a user"
 
 def labels(method: str, code: str, model: str = "echo") -> dict[str, str]:
     return {"method": method, "code": code, "model": model}
-
-
-@asynccontextmanager
-async def busy() -> AsyncIterator[Service]:
-    """A service whose only slot is taken by a call that is served when the block ends."""
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        first = asyncio.ensure_future(service.generation.Generate(request("first")))
-        await until(lambda: service.engine.slots_in_use == 1)
-        yield service
-        service.runtime.may_run.set()
-        assert (await first).hypotheses[0].text == "first"
 
 
 @pytest.mark.parametrize(
@@ -58,12 +46,11 @@ async def test_reply_repeats_a_sound_request_id(
 
 async def test_every_reply_has_a_request_id_of_its_own(service: Service) -> None:
     generation, models = service.generation, service.models
-    sources = generation_pb2.GenerateBatchRequest(sources=["a", ""])
     stream = generation.GenerateStream(request("a"))
     _ = [message async for message in stream]
     calls = [
         stream,
-        generation.GenerateBatch(sources),
+        generation.GenerateBatch(batch("a", "")),
         models.ListModels(model_pb2.ListModelsRequest()),
         models.GetModel(model_pb2.GetModelRequest()),
     ]
@@ -79,22 +66,13 @@ async def test_every_reply_has_a_request_id_of_its_own(service: Service) -> None
     assert len(ids) == len(calls) + len(failed)
 
 
-async def test_log_line_has_id_code_tokens_and_times(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_log_line_of_an_answer(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await service.generation.Generate(request(SECRET), metadata=(("x-request-id", "mine-3"),))
     (line,) = fields_of(caplog)
     times = {name: line.pop(name) for name in ("ms", "queue_ms", "first_token_ms")}
-    assert line == {
-        "id": "mine-3",
-        "method": GENERATE,
-        "code": "OK",
-        "model": "echo",
-        "version": 2,
-        "source_tokens": len(SECRET) + 1,
-        "generated_tokens": len(SECRET),
-    }
+    tokens = {"source_tokens": len(SECRET) + 1, "generated_tokens": len(SECRET)}
+    assert line == line_of(GENERATE, id="mine-3", **tokens)
     assert 0 <= times["queue_ms"] <= times["first_token_ms"] <= times["ms"]
 
 
@@ -102,18 +80,16 @@ async def test_log_line_of_a_refused_call_has_reason_and_field(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    await failure(service.generation.Generate(request("a", max_decoding_length=0)))
-    await failure(service.generation.Generate(request("a", model="made up")))
+    await failure(service.generate("a", max_decoding_length=0))
+    await failure(service.generate("a", model="made up"))
     wrong, unknown = fields_of(caplog)
     assert (wrong["reason"], wrong["field"]) == ("INVALID_FIELD", "options.max_decoding_length")
     assert unknown["reason"] == "MODEL_NOT_FOUND" and "field" not in unknown
 
 
-async def test_fault_is_logged_under_the_request_id(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_fault_is_logged_by_id(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     service.runtime.fault = ZeroDivisionError("what really happened")
-    error = await failure(service.generation.Generate(request("a")))
+    error = await failure(service.generate("a"))
     id_ = trailers(error)["x-request-id"]
     assert id_ in (error.details() or "")
     logged = [record for record in caplog.records if id_ in record.getMessage()]
@@ -183,9 +159,9 @@ async def test_cancel_in_the_queue_leaves_the_queue() -> None:
 
 
 async def test_calls_are_counted_and_timed(service: Service) -> None:
-    await service.generation.Generate(request("a"))
+    await service.generate("a")
     await failure(service.generation.Generate(request("")))
-    await failure(service.generation.Generate(request("a", model="made up")))
+    await failure(service.generate("a", model="made up"))
     await service.until_value(1, "requests_total", **labels(GENERATE, "OK"))
     await service.until_value(1, "requests_total", **labels(GENERATE, "INVALID_ARGUMENT"))
     # A name that a client makes up must not become a label.
@@ -198,15 +174,12 @@ async def test_calls_are_counted_and_timed(service: Service) -> None:
 
 
 async def test_refused_sources_within_a_call_are_counted(service: Service) -> None:
-    batch = generation_pb2.GenerateBatchRequest(sources=["a", "", "b" * 99, "c"])
-    response = await service.generation.GenerateBatch(batch)
+    response = await service.generation.GenerateBatch(batch("a", "", "b" * 99, "c"))
     assert [one.HasField("failure") for one in response.outcomes] == [False, True, True, False]
     await service.until_value(2, "rejected_total", model="echo", reason="invalid")
-    bulk = [
-        generation_pb2.GenerateBulkRequest(id=number, request=request(source, model=model))
-        for number, (source, model) in enumerate([("", ""), ("a", ""), ("a", "made up")])
-    ]
-    assert len([one async for one in service.generation.GenerateBulk(iter(bulk))]) == 3
+    asked = [("", ""), ("a", ""), ("a", "made up")]
+    requests = [bulk(id_, source, model=model) for id_, (source, model) in enumerate(asked)]
+    assert len(await ended(service.generation.GenerateBulk(requests))) == 3
     await service.until_value(3, "rejected_total", model="echo", reason="invalid")
     assert await service.value("rejected_total", model="", reason="invalid") == 0
 
@@ -239,7 +212,7 @@ async def test_a_failed_call_is_freed_at_once(
         gc.disable()
         try:
             for _ in range(10):
-                await failure(service.generation.Generate(request("")))
+                await failure(service.generate(""))
                 await failure(service.models.GetModel(model_pb2.GetModelRequest(model="no")))
             assert errors_of_ended_calls() <= 1
         finally:

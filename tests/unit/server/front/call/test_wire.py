@@ -5,7 +5,8 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.front.service import Service, details, failure
+from tests.unit.server.front.calls import details, failure
+from tests.unit.server.front.service import Service
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Unreadable
@@ -86,11 +87,6 @@ def test_requests_beside_a_malformed_one_are_read() -> None:
         (8, False), (9, True), (3, True)
     ]  # fmt: skip
     assert salvaged(unreadable)[1][0] == sound
-
-
-def test_well_formed_bytes_give_the_request() -> None:
-    request = REQUEST(source="good")
-    assert tolerant(REQUEST.FromString)(request.SerializeToString()) == request
 
 
 def test_encoded_messages_are_joined_to_a_list() -> None:

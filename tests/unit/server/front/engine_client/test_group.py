@@ -4,26 +4,26 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.engine_client.test_client import ANSWER, FakeHost, Inbox, broken, ready
+from tests.unit.server.front.engine_client.test_client import (
+    ANSWER,
+    READY,
+    FakeHost,
+    Inbox,
+    broken,
+    ready,
+)
 from tests.unit.server.front.service import until
 
-from seqserve_server.contract.errors import (
-    ArtifactError,
-    Bound,
-    Draining,
-    ModelUnavailable,
-    QueueFull,
-)
+from seqserve_server.contract import errors
 from seqserve_server.contract.events import Failed
 from seqserve_server.contract.messages import Cancel, GetStats, Submit
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.contract.stats import EngineStats, Ready, StatsReply
+from seqserve_server.contract.stats import EngineStats, StatsReply
 from seqserve_server.front.engine_client import engine, group
 from seqserve_server.front.engine_client.engine import QueueKey
 from seqserve_server.front.engine_client.group import LaunchedGroup
 
-READY = Ready(slots=4, max_rows=2, cache_bytes=1000)
 SPEC = GenerateSpec(source=[4, 2], options=DecodingOptions(max_decoding_length=8))
 
 
@@ -70,7 +70,7 @@ def test_one_that_cannot_load_fails_the_version() -> None:
     hosts = [ready(), broken()]
     launches = iter(hosts)
     group = LaunchedGroup([lambda: next(launches)] * 2, label="m/1")
-    with pytest.raises(ArtifactError, match="sha256"):
+    with pytest.raises(errors.ArtifactError, match="sha256"):
         group.load()
     group.terminate()
     assert all(host.ended.is_set() for host in hosts)
@@ -115,7 +115,7 @@ async def test_engine_that_dies_takes_its_calls_with_it_and_the_other_goes_on() 
         first.die()
         await until(lambda: bool(lost.events))
         [error] = [event.error for event in lost.events if isinstance(event, Failed)]
-        assert isinstance(error, ModelUnavailable)
+        assert isinstance(error, errors.ModelUnavailable)
         status = pair.group.status
         assert (status.is_up, status.is_ready, status.last_error) == (True, True, "")
         # Although the other one has more, requests go there.
@@ -141,7 +141,7 @@ async def test_version_is_down_only_when_both_are() -> None:
         await until(lambda: len(pair.hosts) == 4)
         assert not (pair.group.status.is_up or pair.group.status.is_ready)
         assert pair.group.status.last_error.startswith("its engine has failed")
-        with pytest.raises(ModelUnavailable):
+        with pytest.raises(errors.ModelUnavailable):
             pair.group.submit(SPEC, Inbox().receive)
         pair.hosts[3].send(READY)
         await until(lambda: pair.group.status.is_ready)
@@ -150,14 +150,19 @@ async def test_version_is_down_only_when_both_are() -> None:
         pair.hosts[2].send(READY)
 
 
+def stats_of(tokens: float) -> EngineStats:
+    stats = EngineStats()
+    stats.totals["generated_tokens"] = tokens
+    return stats
+
+
 async def test_statistics_are_sums() -> None:
     async with pair_running() as pair:
         asked = asyncio.create_task(pair.group.newest_stats())
         for count, host in enumerate(pair.hosts, start=1):
             await host.read(GetStats)
             assert not asked.done()
-            stats = EngineStats()
-            stats.totals["generated_tokens"] = 10.0 * count
+            stats = stats_of(10.0 * count)
             host.send(StatsReply(count, 2, stats, low_queue_depth=1, heartbeats=(count,)))
         reply = await asyncio.wait_for(asked, PATIENCE_S)
         assert (reply.queue_depth, reply.low_queue_depth, reply.slots_in_use) == (3, 2, 4)
@@ -186,29 +191,25 @@ async def test_statistics_of_an_idle_engine_count_all_rows() -> None:
         for slots_in_use, tokens in ((1, 1.0), (0, 2.0), (0, 3.0)):
             for host in pair.hosts:
                 await host.read(GetStats)
-                stats = EngineStats()
-                stats.totals["generated_tokens"] = tokens
-                host.send(StatsReply(0, slots_in_use, stats))
+                host.send(StatsReply(0, slots_in_use, stats_of(tokens)))
         reply = await asyncio.wait_for(newest, PATIENCE_S)
         assert reply.stats.totals["generated_tokens"] == 6.0
 
 
-async def test_refusal_of_one_is_known_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusal_of_one_is_known_to_all_and_a_closed_group_takes_nothing_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Longer than the test takes, however busy the machine is.
     monkeypatch.setattr(engine, "MAX_REPEAT_S", 1000.0)
     monkeypatch.setattr(engine, "_REPEAT_SHARE", 100.0)
     async with pair_running() as pair:
         inbox = Inbox()
         number = pair.group.submit(SPEC, inbox.receive)
-        full = QueueFull("the queue is full", 10.0, Bound.LENGTH)
+        full = errors.QueueFull("the queue is full", 10.0, errors.Bound.LENGTH)
         pair.hosts[0].send_event(number, Failed(full))
         await until(lambda: bool(inbox.events))
-        with pytest.raises(QueueFull):
+        with pytest.raises(errors.QueueFull):
             pair.group.refusals.check(QueueKey.of(SPEC))
-
-
-async def test_closed_group_takes_nothing_new() -> None:
-    async with pair_running() as pair:
         pair.group.close()
-        with pytest.raises(Draining):
+        with pytest.raises(errors.Draining):
             pair.group.submit(SPEC, Inbox().receive)

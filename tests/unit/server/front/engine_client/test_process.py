@@ -12,18 +12,10 @@ from typing import Any
 
 import pytest
 
+from seqserve_server.contract import messages
 from seqserve_server.contract.errors import EngineFault
 from seqserve_server.contract.events import Failed, Finished, Progress, StopReason
 from seqserve_server.contract.limits import EngineLimits, Provider
-from seqserve_server.contract.messages import (
-    GetStats,
-    Message,
-    Setup,
-    StepEvents,
-    Submit,
-    encode_message,
-    read_message,
-)
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.stats import Ready, StatsReply
@@ -44,15 +36,15 @@ class OtherEnd:
         process.channel.settimeout(PATIENCE_S)
         self._stream = process.channel.makefile("rb")
 
-    def send(self, message: Message) -> None:
-        self.process.channel.sendall(encode_message(message))
+    def send(self, message: messages.Message) -> None:
+        self.process.channel.sendall(messages.encode_message(message))
 
     def submit(self, request_id: int, source: list[int], *, streamed: bool = False) -> None:
         spec = GenerateSpec(source=source, options=OPTIONS, streamed=streamed)
-        self.send(Submit(request_id, spec))
+        self.send(messages.Submit(request_id, spec))
 
-    def receive(self) -> Message | None:
-        return read_message(self._stream)
+    def receive(self) -> messages.Message | None:
+        return messages.read_message(self._stream)
 
     def close(self) -> None:
         self._stream.close()
@@ -61,7 +53,7 @@ class OtherEnd:
 
 @contextmanager
 def running(folder: Path, limits: EngineLimits = LIMITS, **more: Any) -> Iterator[OtherEnd]:
-    setup = Setup(folder, Provider.CPU, 1, limits)
+    setup = messages.Setup(folder, Provider.CPU, 1, limits)
     other = OtherEnd(EngineProcess(setup, LogFormat.TEXT, LogLevel.INFO, **more))
     try:
         yield other
@@ -101,7 +93,7 @@ def test_it_loads_answers_and_ends(
         tokens: list[int] = []
         while len(answers) < len(sources):
             step = other.receive()
-            assert isinstance(step, StepEvents)
+            assert isinstance(step, messages.StepEvents)
             for number, event, timeline in step.events:
                 if isinstance(event, Finished):
                     answers[number] = event
@@ -115,7 +107,7 @@ def test_it_loads_answers_and_ends(
         # The last token comes with the answer.
         last = 0 if best.stop_reason is StopReason.EOS else 1
         assert tokens == best.token_ids[: len(best.token_ids) - last]
-        other.send(GetStats())
+        other.send(messages.GetStats())
         reply = other.receive()
         assert isinstance(reply, StatsReply)
         assert reply.stats.totals["source_tokens"] == sum(map(len, sources))
@@ -133,16 +125,14 @@ def test_fault_of_one_source_is_an_event_and_in_the_log(
         other.receive()
         other.submit(1, [9_999, 2])
         step = other.receive()
-        assert isinstance(step, StepEvents)
+        assert isinstance(step, messages.StepEvents)
         [(_, event, _)] = step.events
         assert isinstance(event, Failed) and isinstance(event.error, EngineFault)
     # A log line of ours, and not only that of ONNX Runtime.
     assert "a source of 2 tokens could not be encoded\n" in capfd.readouterr().err
 
 
-def test_signals_to_end_are_left_to_the_front(
-    tiny_artifact: Path, tiny_offline: LocalEngine
-) -> None:
+def test_signals_to_end_are_for_the_front(tiny_artifact: Path, tiny_offline: LocalEngine) -> None:
     source = tiny_offline.encode("Nobody")
     with running(tiny_artifact) as other:
         assert isinstance(other.receive(), Ready)
@@ -150,27 +140,23 @@ def test_signals_to_end_are_left_to_the_front(
             os.kill(other.process.pid, number)
         other.submit(1, source)
         step = other.receive()
-        assert isinstance(step, StepEvents)
+        assert isinstance(step, messages.StepEvents)
         assert step.events[0][1] == tiny_offline.decode([source], OPTIONS)[0]
 
 
-def test_it_ends_although_nobody_reads_its_events(
-    tiny_artifact: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_it_ends_with_unread_events(tiny_artifact: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with running(tiny_artifact) as other:
         assert isinstance(other.receive(), Ready)
         for number in range(16):
             other.submit(number, [5, 6, 2], streamed=True)
         # Now one message has come, and more follow.
-        assert isinstance(other.receive(), StepEvents)
+        assert isinstance(other.receive(), messages.StepEvents)
         other.close()
         wait_ended(other.process.pid)
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_process_that_does_not_end_is_killed(
-    tiny_artifact: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hanging_process_is_killed(tiny_artifact: Path, caplog: pytest.LogCaptureFixture) -> None:
     with running(tiny_artifact, end_timeout_s=0.0) as other:
         assert isinstance(other.receive(), Ready)
         os.kill(other.process.pid, signal.SIGSTOP)

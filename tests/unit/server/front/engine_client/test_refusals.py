@@ -62,9 +62,7 @@ def test_refusal_is_repeated_for_a_moment(
 
 
 @pytest.mark.parametrize("bound", [Bound.DEADLINE, Bound.TOKENS, Bound.ATTENTION])
-def test_refusal_of_the_request_itself_is_not_repeated(
-    refusals: RefusalCache, bound: Bound
-) -> None:
+def test_refusal_of_a_request_itself_is_not_repeated(refusals: RefusalCache, bound: Bound) -> None:
     refusals.refused(ANN, QueueFull("too much", 2.0, bound))
     refusals.check(ANN)
 

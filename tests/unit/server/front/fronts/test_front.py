@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterator
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,14 +90,15 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
         each.door.close()
 
 
-def run(test: Callable[[], Any]) -> None:
-    async def bounded() -> None:
+def bounded(test: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(test)
+    async def run(**arguments: Any) -> None:
         async with asyncio.timeout(HANG_S):
-            await test()
+            await test(**arguments)
             # Sockets close in the next turns of the loop.
             await settled()
 
-    asyncio.run(bounded())
+    return run
 
 
 async def end(front: Front, process: FrontProcess) -> None:
@@ -118,7 +120,10 @@ def ends(*_: Any) -> socket.socket:
     raise BrokenPipeError
 
 
-def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: Processes) -> None:
+@bounded
+async def test_calls_to_a_front_that_cannot_start_fail(
+    processes: Processes,
+) -> None:
     async def wait() -> None:
         await asyncio.sleep(HANG_S)
 
@@ -126,30 +131,28 @@ def test_calls_to_a_front_that_cannot_start_fail_and_it_starts_later(processes: 
         await asyncio.sleep(0.01)
         raise SeqserveError("no certificate")
 
-    async def test() -> None:
-        processes.handlers = {"open": refuse, "show": wait}
-        front = Front(0, ServeOptions(), nothing, ends, {}, lambda front: None)
-        await processes[0].begin()
-        starting = asyncio.create_task(front.start())
-        await asyncio.sleep(0)
-        waiting = asyncio.create_task(front.call("show"))
-        with pytest.raises(SeqserveError, match="no certificate"):
-            await starting
-        with pytest.raises(PeerGoneError):
-            await waiting
-        front.terminate()
-        processes.handlers = {}
-        front.load()
-        await processes[1].begin()
-        await front.start()
-        assert front.is_serving
-        await end(front, processes[1])
-        front.terminate()
-
-    run(test)
+    processes.handlers = {"open": refuse, "show": wait}
+    front = Front(0, ServeOptions(), nothing, ends, {}, lambda front: None)
+    await processes[0].begin()
+    starting = asyncio.create_task(front.start())
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(front.call("show"))
+    with pytest.raises(SeqserveError, match="no certificate"):
+        await starting
+    with pytest.raises(PeerGoneError):
+        await waiting
+    front.terminate()
+    processes.handlers = {}
+    front.load()
+    await processes[1].begin()
+    await front.start()
+    assert front.is_serving
+    await end(front, processes[1])
+    front.terminate()
 
 
-def test_a_front_that_starts_learns_what_changes_meanwhile(processes: Processes) -> None:
+@bounded
+async def test_a_front_that_starts_learns_what_changes_meanwhile(processes: Processes) -> None:
     rollout: Any = SimpleNamespace(repository=Repository(), deployment=SimpleNamespace())
     entry = Entry(name="m", version=1)
 
@@ -158,19 +161,16 @@ def test_a_front_that_starts_learns_what_changes_meanwhile(processes: Processes)
         rollout.on_change()
         assert await rollout.deployment.until_idle(entry, 1.0)
 
-    async def test() -> None:
-        processes.handlers = {"serve": serve}
-        fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
-        await processes[0].begin()
-        front = fronts._fronts[0]
-        await front.start()
-        [[first], *_, [last]] = processes[0].named("show")
-        assert not first.versions and last.versions[0][:2] == VERSION
-        assert processes[0].named("until_idle") == [(*VERSION, 1.0)]
-        await end(front, processes[0])
-        fronts.terminate()
-
-    run(test)
+    processes.handlers = {"serve": serve}
+    fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
+    await processes[0].begin()
+    front = fronts._fronts[0]
+    await front.start()
+    [[first], *_, [last]] = processes[0].named("show")
+    assert not first.versions and last.versions[0][:2] == VERSION
+    assert processes[0].named("until_idle") == [(*VERSION, 1.0)]
+    await end(front, processes[0])
+    fronts.terminate()
 
 
 ENGINE = EngineRecord(Ready(1, 1, 1), pid=7, fault="")
@@ -228,74 +228,64 @@ class Rig:
             socket.send_fds(self._ours, [b"c"], [theirs.fileno()])
 
 
-def test_a_version_that_cannot_be_read_hides_no_other() -> None:
-    async def test() -> None:
-        async with Rig() as rig:
-            with pytest.raises(SeqserveError, match="it is broken"):
-                await rig.versions.show(shown("broken", "whole"))
-            assert rig.asked == [("whole", 1, 0), ("whole", 1, 1)]
-            states = {each.name: each.state for each in rig.versions.repository.entries}
-            assert states == {"broken": ModelState.LOADING, "whole": ModelState.READY}
-
-    run(test)
+@bounded
+async def test_a_version_that_cannot_be_read_hides_no_other() -> None:
+    async with Rig() as rig:
+        with pytest.raises(SeqserveError, match="it is broken"):
+            await rig.versions.show(shown("broken", "whole"))
+        assert rig.asked == [("whole", 1, 0), ("whole", 1, 1)]
+        states = {each.name: each.state for each in rig.versions.repository.entries}
+        assert states == {"broken": ModelState.LOADING, "whole": ModelState.READY}
 
 
-def test_a_front_asks_once_for_a_socket_to_each_process() -> None:
-    async def test() -> None:
-        async with Rig() as rig:
-            for _ in range(2):
-                await rig.versions.show(shown("m"))
-            assert len(rig.asked) == 2
-            [model] = rig.versions.repository.models()
-            assert model.engine.status.is_up
-            # While it is started again.
-            await rig.versions.show(shown("m", pid=0, fault="it has failed"))
-            assert len(rig.asked) == 2 and not model.engine.status.is_ready
-            await rig.versions.show(shown("m", pid=8))
-            assert len(rig.asked) == 4 and model.engine.status.is_ready
-
-    run(test)
-
-
-def test_a_process_that_has_just_ended_hinders_no_other() -> None:
-    async def test() -> None:
-        async with Rig() as rig:
-            await rig.versions.show(shown("ended", "m"))
-            assert [each[0] for each in rig.asked] == ["ended", "ended", "m", "m"]
-
-    run(test)
-
-
-def test_a_front_asks_for_a_socket_when_it_has_lost_one() -> None:
-    async def test() -> None:
-        async with Rig() as rig:
+@bounded
+async def test_a_front_asks_once_for_a_socket_to_each_process() -> None:
+    async with Rig() as rig:
+        for _ in range(2):
             await rig.versions.show(shown("m"))
-            rig.engines[1].close()
-            await rig.told.wait()
-            await rig.versions.show(shown("m"))
-            assert rig.asked[2:] == [("m", 1, 1)]
+        assert len(rig.asked) == 2
+        [model] = rig.versions.repository.models()
+        assert model.engine.status.is_up
+        # While it is started again.
+        await rig.versions.show(shown("m", pid=0, fault="it has failed"))
+        assert len(rig.asked) == 2 and not model.engine.status.is_ready
+        await rig.versions.show(shown("m", pid=8))
+        assert len(rig.asked) == 4 and model.engine.status.is_ready
 
-    run(test)
+
+@bounded
+async def test_a_process_that_has_just_ended_hinders_no_other() -> None:
+    async with Rig() as rig:
+        await rig.versions.show(shown("ended", "m"))
+        assert [each[0] for each in rig.asked] == ["ended", "ended", "m", "m"]
 
 
-def test_a_front_gets_the_socket_that_it_asks_for(processes: Processes) -> None:
-    async def test() -> None:
-        ours, theirs = socket.socketpair()
-        engine = SimpleNamespace(further_socket=lambda: theirs)
-        model: Any = "is loaded"
-        entry = Entry(name="m", version=1, model=model)
-        deployment = SimpleNamespace(engines={entry: SimpleNamespace(engines=[engine])})
-        rollout: Any = SimpleNamespace(repository=Repository([entry]), deployment=deployment)
-        fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
-        front, process = fronts._fronts[0], processes[0]
-        await process.begin()
-        front._peer = await Peer(front._handlers, lambda: None).connect(front._channel)  # type: ignore[arg-type]
-        await process.peer.call("connect", *VERSION, 0)
-        _, [descriptor], *_ = socket.recv_fds(process.door, 1, 1)
-        with ours, socket.socket(fileno=descriptor) as received:
-            received.sendall(b"hello")
-            assert ours.recv(9) == b"hello"
-        await end(front, process)
-        fronts.terminate()
+@bounded
+async def test_a_front_asks_for_a_socket_when_it_has_lost_one() -> None:
+    async with Rig() as rig:
+        await rig.versions.show(shown("m"))
+        rig.engines[1].close()
+        await rig.told.wait()
+        await rig.versions.show(shown("m"))
+        assert rig.asked[2:] == [("m", 1, 1)]
 
-    run(test)
+
+@bounded
+async def test_a_front_gets_the_socket_that_it_asks_for(processes: Processes) -> None:
+    ours, theirs = socket.socketpair()
+    engine = SimpleNamespace(further_socket=lambda: theirs)
+    model: Any = "is loaded"
+    entry = Entry(name="m", version=1, model=model)
+    deployment = SimpleNamespace(engines={entry: SimpleNamespace(engines=[engine])})
+    rollout: Any = SimpleNamespace(repository=Repository([entry]), deployment=deployment)
+    fronts = Fronts(ServeOptions(port=0, front_processes=2), rollout, Metrics())
+    front, process = fronts._fronts[0], processes[0]
+    await process.begin()
+    front._peer = await Peer(front._handlers, lambda: None).connect(front._channel)  # type: ignore[arg-type]
+    await process.peer.call("connect", *VERSION, 0)
+    _, [descriptor], *_ = socket.recv_fds(process.door, 1, 1)
+    with ours, socket.socket(fileno=descriptor) as received:
+        received.sendall(b"hello")
+        assert ours.recv(9) == b"hello"
+    await end(front, process)
+    fronts.terminate()

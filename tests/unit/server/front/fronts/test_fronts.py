@@ -8,6 +8,8 @@ from prometheus_client.samples import Exemplar
 
 from seqserve_server.front.fronts.fronts import added, lasting
 
+RELOAD = "reload_success_timestamp_seconds"
+
 
 def front(calls: dict[str, float], waiting: float = 0.0, seconds: float = 0.0) -> list[Metric]:
     requests = CounterMetricFamily("seqserve_requests", "Calls.", labels=["code"])
@@ -17,9 +19,7 @@ def front(calls: dict[str, float], waiting: float = 0.0, seconds: float = 0.0) -
         requests.add_metric([code], count)
         durations.add_metric([code], [("1.0", count, exemplar), ("+Inf", 2 * count)], 3 * count)
     gauge = GaugeMetricFamily("seqserve_answers_waiting", "Waiting.", value=waiting)
-    reload = GaugeMetricFamily(
-        "seqserve_reload_success_timestamp_seconds", "Time.", labels=["option"]
-    )
+    reload = GaugeMetricFamily(f"seqserve_{RELOAD}", "Time.", labels=["option"])
     reload.add_metric(["--tokens"], seconds)
     return [requests, durations, gauge, reload]
 
@@ -44,14 +44,13 @@ def test_equal_labels_add_up_and_others_stay() -> None:
 
 def test_of_files_the_front_counts_that_read_them_first() -> None:
     total = values(added([front({}, seconds=20.0), front({}, seconds=10.0)]))
-    assert total["seqserve_reload_success_timestamp_seconds", "--tokens"] == 10.0
+    assert total[f"seqserve_{RELOAD}", "--tokens"] == 10.0
 
 
 def test_the_newest_exemplar_stays() -> None:
     families = added([front({"OK": 2}, seconds=20.0), front({"OK": 3}, seconds=10.0)])
-    [exemplar] = [
-        sample.exemplar for family in families for sample in family.samples if sample.exemplar
-    ]
+    samples = [sample for family in families for sample in family.samples]
+    [exemplar] = [sample.exemplar for sample in samples if sample.exemplar]
     assert exemplar.labels == {"id": "OK2"}
 
 

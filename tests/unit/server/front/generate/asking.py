@@ -1,8 +1,9 @@
 """What a feature is made from, and what reads, routes and refuses a request, without a server."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.unit.server.front.echo import MAX_TARGET, byte_tokenizer, echo_model, manifest
@@ -10,21 +11,17 @@ from tests.unit.server.front.echo import MAX_TARGET, byte_tokenizer, echo_model,
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.records import Template
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
 from seqserve_server.features.features import all_features
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.engine_client.engine import Receive
+from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.generate.job import Job, Window
 from seqserve_server.front.generate.languages import NO_AFFIXES
 from seqserve_server.front.generate.options import compile_options
-from seqserve_server.front.generate.records import (
-    Asked,
-    Hop,
-    Options,
-    Part,
-    Route,
-    Source,
-)
+from seqserve_server.front.generate.records import Asked, Hop, Options, Part, Route, Source
 from seqserve_server.front.generate.source import SourceReader
 from seqserve_server.front.models.loaded_model import LoadedModel, ServedModel
 from seqserve_server.front.overload.turns import run_now
@@ -33,10 +30,15 @@ from seqserve_server.text.splitting import Span
 
 DECODING = DecodingOptions(max_decoding_length=MAX_TARGET)
 TOKENIZER = byte_tokenizer()
-PAIR = Template(source_languages={"en": ""}, target_languages={"de": ""})
-TO_GERMAN = echo_model(replace(manifest(), template=PAIR), TOKENIZER)
-"""A model of English to German."""
 FEATURES = all_features(Glossaries())
+
+
+def pair(source: str, target: str) -> Template:
+    return Template(source_languages={source: ""}, target_languages={target: ""})
+
+
+TO_GERMAN = echo_model(replace(manifest(), template=pair("en", "de")), TOKENIZER)
+"""A model of English to German."""
 
 
 def ids(text: str) -> tuple[int, ...]:
@@ -84,3 +86,34 @@ def refusal(make: Callable[..., Any], *arguments: Any, **options: Any) -> Invali
         make(*arguments, **options)
     assert len(str(caught.value)) < 300
     return caught.value
+
+
+class AnsweringEngine:
+    """Stands for an engine: answers each request at once with what a function gives."""
+
+    pending = 0
+
+    def __init__(self, answer: Callable[[Any], Event], timeline: Timeline | None = None) -> None:
+        self.specs: list[Any] = []
+        self._answer, self._timeline = answer, timeline or Timeline()
+
+    def submit(self, spec: Any, receive: Receive) -> int:
+        self.specs.append(spec)
+        # A request for attention has the answer.
+        receive(self._answer(spec), self._timeline if spec.answer is None else None)
+        return len(self.specs)
+
+
+def answered(
+    model: ServedModel,
+    engine: AnsweringEngine,
+    options: Options,
+    source: Source,
+    call: ServerCall | None = None,
+) -> generation_pb2.GenerateResponse:
+    job = job_of(replace(model, engine=cast(Any, engine)), options, source, call=call)
+
+    async def answer() -> generation_pb2.GenerateResponse:
+        return await answering.answer(job, source)
+
+    return asyncio.run(answer())

@@ -46,14 +46,28 @@ def links(
     return [(source[a:b], text[c:d]) for a, b, c, d in zip(*columns, strict=True)]
 
 
-def test_words_have_their_places_without_the_space_before() -> None:
-    found = links(word_tokenizer(), "red car", ["▁Das", "▁rot", "e", "▁Auto"], [0, 0, 0, 1])
-    assert found == [("red", "Das"), ("red", "rot"), ("red", "e"), ("car", "Auto")]
-
-
-def test_places_are_those_of_the_text_as_it_was_sent() -> None:
-    found = links(word_tokenizer(), "\ufeffr\u00aded c\u200bar", ["▁rot", "▁Auto"], [0, 1])
-    assert found == [("r\u00aded", "rot"), ("c\u200bar", "Auto")]
+@pytest.mark.parametrize(
+    ("source", "target", "best", "expected"),
+    [
+        pytest.param(
+            *("red car", ["▁Das", "▁rot", "e", "▁Auto"], [0, 0, 0, 1]),
+            [("red", "Das"), ("red", "rot"), ("red", "e"), ("car", "Auto")],
+            id="without the space before",
+        ),
+        pytest.param(
+            *("\ufeffr\u00aded c\u200bar", ["▁rot", "▁Auto"], [0, 1]),
+            [("r\u00aded", "rot"), ("c\u200bar", "Auto")],
+            id="in the text as it was sent",
+        ),
+        pytest.param(
+            *("red car", ["<xx>", "▁Auto"], [0, 1], [("car", "Auto")]), id="none without text"
+        ),
+    ],
+)
+def test_words_have_their_places(
+    source: str, target: list[str], best: list[int], expected: list[tuple[str, str]]
+) -> None:
+    assert links(word_tokenizer(), source, target, best) == expected
 
 
 def test_what_the_model_reads_beside_the_text_has_no_place() -> None:
@@ -63,11 +77,6 @@ def test_what_the_model_reads_beside_the_text_has_no_place() -> None:
     # Tokens: <xx> ▁red ▁car </s> <xx>.
     for best, expected in ((1, []), (2, [("car", "Auto")])):
         assert links(tokenizer, "car", ["▁Auto"], [best], affixes=affixes) == expected
-
-
-def test_tokens_without_text_are_left_out() -> None:
-    found = links(word_tokenizer(), "red car", ["<xx>", "▁Auto"], [0, 1])
-    assert found == [("car", "Auto")]
 
 
 def test_bytes_of_a_character_all_have_its_place() -> None:

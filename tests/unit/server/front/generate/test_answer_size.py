@@ -47,9 +47,7 @@ def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.
         normalized_score=-0.5,
         token_scores=[-1.5] * (length + 1) if options.return_token_scores else (),
         top_tokens=[top] * (length + 1) if options.return_top_tokens else (),
-        attention=array("f", [0.5] * length * source).tobytes()
-        if options.return_attention
-        else b"",
+        attention=array("f", [0.5] * length * source * options.return_attention).tobytes(),
         unmet_terms=range(len(options.terms)),
     )
     # As many tokens, and the end token.
@@ -69,32 +67,21 @@ def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.
 @given(
     length=st.integers(1, 48),
     source=st.integers(1, 64),
-    count=st.integers(1, 3),
     token=st.integers(4, 259),
-    top=st.sampled_from([0, 1, 5, 64]),
     terms=st.integers(0, 2),
-    token_scores=st.booleans(),
-    attention=st.booleans(),
+    others=st.fixed_dictionaries(
+        {
+            "num_hypotheses": st.integers(1, 3),
+            "return_top_tokens": st.sampled_from([0, 1, 5, 64]),
+            "return_token_scores": st.booleans(),
+            "return_attention": st.booleans(),
+        }
+    ),
 )
 def test_an_answer_is_not_larger_than_estimated(
-    length: int,
-    source: int,
-    count: int,
-    token: int,
-    top: int,
-    terms: int,
-    token_scores: bool,
-    attention: bool,
+    length: int, source: int, token: int, terms: int, others: dict[str, Any]
 ) -> None:
-    options = make_options(
-        max_decoding_length=length,
-        beam_size=3,
-        num_hypotheses=count,
-        return_top_tokens=top,
-        return_token_scores=token_scores,
-        return_attention=attention,
-        terms=((5,),) * terms,
-    )
+    options = make_options(max_decoding_length=length, beam_size=3, terms=((5,),) * terms, **others)
     size = size_of(options, source, added=added(terms))
     found = answer(options, source, token)
     assert generation_pb2.Outcome(response=found).ByteSize() <= size.each
@@ -165,9 +152,7 @@ def test_a_call_needs_memory_for_each_source() -> None:
         ({"max_decoding_length": 10_000}, "options.max_decoding_length"),
     ],
 )
-def test_a_refusal_names_the_option_that_makes_the_answer_large(
-    options: dict[str, Any], field: str
-) -> None:
+def test_a_refusal_names_the_option_that_is_to_blame(options: dict[str, Any], field: str) -> None:
     size = size_of(make_options(**({"max_decoding_length": 100} | options)), 500, sources=1000)
     with pytest.raises(InvalidRequest, match=r"1,000 sources .* MB for one caller") as refusal:
         size.checked(20 * MB)
@@ -176,7 +161,6 @@ def test_a_refusal_names_the_option_that_makes_the_answer_large(
 
 
 def test_a_plain_batch_of_any_length_fits_the_default_memory() -> None:
-    size = generated_size(
-        DecodingOptions(max_decoding_length=512), source_tokens=512, token_bytes=32, sources=1024
-    )
+    plain = DecodingOptions(max_decoding_length=512)
+    size = generated_size(plain, source_tokens=512, token_bytes=32, sources=1024)
     size.checked(128 * MB)

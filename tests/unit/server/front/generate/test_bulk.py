@@ -10,17 +10,20 @@ from unittest import mock
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest, RetryInfo
-from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import (
-    Service,
+from google.rpc.error_details_pb2 import RetryInfo
+from tests.support.logged import fields_of
+from tests.unit.server.front.calls import (
+    bulk,
     details,
+    ended,
     failure,
+    invalid,
+    line_of,
     request,
-    serving,
-    stepwise,
-    until,
+    texts,
 )
+from tests.unit.server.front.echo import PATIENCE_S
+from tests.unit.server.front.service import Service, busy, serving, stepwise, until
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
@@ -38,23 +41,6 @@ RESOURCE_EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE.value[0]
 
 
-def bulk(id_: int, source: str, **said: Any) -> generation_pb2.GenerateBulkRequest:
-    asked: Any = request(source, **said)
-    return generation_pb2.GenerateBulkRequest(id=id_, request=asked)
-
-
-async def ended(call: Any) -> dict[int, Any]:
-    """Reads a call to its end; gives the outcomes by their ids, in the order in which they came."""
-    async with asyncio.timeout(PATIENCE_S):
-        responses = [response async for response in call]
-    assert len({response.id for response in responses}) == len(responses)
-    return {response.id: response.outcome for response in responses}
-
-
-def texts(outcomes: dict[int, Any]) -> dict[int, str]:
-    return {id_: one.response.hypotheses[0].text for id_, one in outcomes.items()}
-
-
 async def begun(service: Service, *requests: Any, **settings: Any) -> Any:
     """A call that stays open after some requests."""
     call = service.generation.GenerateBulk(**settings)
@@ -63,12 +49,12 @@ async def begun(service: Service, *requests: Any, **settings: Any) -> Any:
     return call
 
 
+async def answered_by(service: Service) -> float:
+    return await service.value("stop_total", model="echo", reason="eos")
+
+
 async def until_busy(service: Service, requests: int) -> None:
     await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == requests)
-
-
-async def until_idle(service: Service) -> None:
-    await until_busy(service, 0)
 
 
 # ---- outcomes
@@ -76,55 +62,43 @@ async def until_idle(service: Service) -> None:
 
 async def test_each_request_gets_its_answer_as_alone(service: Service) -> None:
     sources = {number: f"Grüße 🙂 {number}" for number in range(50)}
-    call = service.generation.GenerateBulk(
-        [bulk(id_, source, max_decoding_length=9) for id_, source in sources.items()]
-    )
+    requests = [bulk(id_, source, max_decoding_length=9) for id_, source in sources.items()]
+    call = service.generation.GenerateBulk(requests)
     outcomes = await ended(call)
     assert outcomes.keys() == sources.keys()
     for id_, source in sources.items():
-        alone = await service.generation.Generate(request(source, max_decoding_length=9))
+        alone = await service.generate(source, max_decoding_length=9)
         assert list(outcomes[id_].response.hypotheses) == list(alone.hypotheses)
     assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_responses_come_as_they_get_ready(service: Service) -> None:
-    service.runtime.step_s = 0.005
-    call = service.generation.GenerateBulk([bulk(1, "a" * 40), bulk(2, "bc"), bulk(3, "d" * 20)])
-    assert list(await ended(call)) == [2, 3, 1]
-
-
 async def test_each_names_its_model_and_options(service: Service) -> None:
-    call = service.generation.GenerateBulk(
-        [
-            bulk(1, "abc", model="echo", version=2),
-            bulk(2, "abc", max_decoding_length=1),
-            bulk(3, "abc", version=1),
-            bulk(4, "abc", model="made up"),
-        ]
-    )
-    outcomes = await ended(call)
+    requests = [
+        bulk(1, "abc", model="echo", version=2),
+        bulk(2, "abc", max_decoding_length=1),
+        bulk(3, "abc", version=1),
+        bulk(4, "abc", model="made up"),
+    ]
+    outcomes = await ended(service.generation.GenerateBulk(requests))
     assert texts({id_: outcomes[id_] for id_ in (1, 2)}) == {1: "abc", 2: "a"}
     assert [outcomes[id_].failure.code for id_ in (3, 4)] == [FAILED_PRECONDITION, NOT_FOUND]
 
 
 async def test_bad_request_has_its_own_failure(service: Service) -> None:
-    call = service.generation.GenerateBulk(
-        [
-            bulk(1, "good"),
-            bulk(2, ""),
-            bulk(3, "x" * 100),
-            bulk(4, "a", beam_size=0),
-            generation_pb2.GenerateBulkRequest(id=5),
-            bulk(6, "also good"),
-        ]
-    )
-    outcomes = await ended(call)
-    assert texts({id_: outcomes[id_] for id_ in (1, 6)}) == {1: "good", 6: "also good"}
-    fields = {2: "source", 3: "source", 4: "options.beam_size", 5: "source"}
-    for id_, field in fields.items():
-        bad = outcomes[id_].failure
-        assert (bad.code, bad.field) == (INVALID, field)
-        assert bad.message.startswith(field)
+    requests = [
+        bulk(1, "good"),
+        bulk(2, ""),
+        bulk(3, "x" * 100),
+        bulk(4, "a", beam_size=0),
+        generation_pb2.GenerateBulkRequest(id=5),
+        bulk(6, "also good"),
+    ]
+    outcomes = await ended(service.generation.GenerateBulk(requests))
+    assert texts({id_: outcomes.pop(id_) for id_ in (1, 6)}) == {1: "good", 6: "also good"}
+    fields = {id_: (bad.failure.code, bad.failure.field) for id_, bad in outcomes.items()}
+    options = {4: (INVALID, "options.beam_size")}
+    assert fields == dict.fromkeys((2, 3, 5), (INVALID, "source")) | options
+    assert all(bad.failure.message.startswith(bad.failure.field) for bad in outcomes.values())
 
 
 # A source, and an option, that are not UTF-8.
@@ -136,41 +110,29 @@ def unreadable(id_: int) -> bytes:
     return generation_pb2.GenerateBulkRequest(id=id_).SerializeToString() + b"\x12\x04" + NO_TEXT
 
 
+def raw(service: Service, *messages: bytes) -> Any:
+    read = generation_pb2.GenerateBulkResponse.FromString
+    return service.channel.stream_stream(PATH, response_deserializer=read)(messages)
+
+
 async def test_request_that_cannot_be_parsed_has_its_own_failure(service: Service) -> None:
-    call = service.channel.stream_stream(
-        PATH, response_deserializer=generation_pb2.GenerateBulkResponse.FromString
-    )(
-        [
-            b"\x08\x07\x12\x04" + NO_TEXT,
-            b"\x08\x08\x12\x06" + NO_TOKEN,
-            b"\x12\x04" + NO_TEXT,
-            bulk(9, "good").SerializeToString(),
-        ]
+    call = raw(
+        service,
+        b"\x08\x07\x12\x04" + NO_TEXT,
+        b"\x08\x08\x12\x06" + NO_TOKEN,
+        b"\x12\x04" + NO_TEXT,
+        bulk(9, "good").SerializeToString(),
     )
     outcomes = await ended(call)
     assert texts({9: outcomes.pop(9)}) == {9: "good"}
     found = {id_: (one.failure.code, one.failure.field) for id_, one in outcomes.items()}
-    assert found == {
-        7: (INVALID, "request"),
-        8: (INVALID, "request"),
-        0: (INVALID, "request"),
-    }
+    assert found == dict.fromkeys((7, 8, 0), (INVALID, "request"))
 
 
-async def test_request_without_a_readable_id_ends_the_call_after_earlier_ones(
-    service: Service,
-) -> None:
-    call = service.channel.stream_stream(
-        PATH, response_deserializer=generation_pb2.GenerateBulkResponse.FromString
-    )([bulk(1, "elder").SerializeToString(), b"\xff"])
+async def test_request_without_a_readable_id_ends_the_call(service: Service) -> None:
+    call = raw(service, bulk(1, "elder").SerializeToString(), b"\xff")
     assert (await call.read()).id == 1
-    error = await failure(_read(call))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert details(error, BadRequest).field_violations[0].field == "request"
-
-
-async def _read(call: Any) -> Any:
-    return await call.read()
+    assert (await invalid(call.read()))[0] == "request"
 
 
 async def test_engine_that_dies_fails_its_requests(service: Service) -> None:
@@ -184,12 +146,8 @@ async def test_engine_that_dies_fails_its_requests(service: Service) -> None:
     await until(lambda: service.remote.status.is_up)
     await call.write(bulk(2, "def"))
     await call.done_writing()
-    assert texts(await ended(_rest(call))) == {2: "def"}
-
-
-async def _rest(call: Any) -> AsyncIterator[Any]:
-    while (response := await call.read()) is not EOF:
-        yield response
+    assert texts({2: (await call.read()).outcome}) == {2: "def"}
+    assert await call.read() is EOF
 
 
 async def test_timings_begin_when_a_source_arrives(service: Service) -> None:
@@ -220,7 +178,7 @@ async def test_engine_gets_half_as_many_requests_more_as_it_has_slots(service: S
     await asyncio.sleep(0.05)
     assert service.engine.slots_in_use + service.engine.queue_depth == 6
     # So others need not wait long.
-    other = asyncio.ensure_future(service.generation.Generate(request("other")))
+    other = asyncio.ensure_future(service.generate("other"))
     await until_busy(service, 7)
     service.runtime.may_run.set()
     assert (await other).hypotheses[0].text == "other"
@@ -238,57 +196,41 @@ async def test_server_stops_reading_from_a_slow_reader(service: Service) -> None
         async with asyncio.timeout(PATIENCE_S):
             while not looks[-1] or len(set(looks[-5:])) > 1 or service.engine.slots_in_use:
                 await asyncio.sleep(0.1)
-                looks.append(await service.value("stop_total", model="echo", reason="eos"))
-        answered = looks[-1]
-        for _ in range(int(answered)):
+                looks.append(await answered_by(service))
+        for _ in range(int(looks[-1])):
             await call.read()
         await until(lambda: service.engine.slots_in_use > 0)
         call.cancel()
 
 
 async def test_bulk_has_room_of_its_own_beside_single_requests() -> None:
-    async with serving(slots=2, max_queue=1) as service:
-        service.runtime.may_run.clear()
-        others = await _filled(service)
-        error = await failure(service.generation.Generate(request("one too many")))
+    async with busy(1, slots=2, max_queue=1) as service:
+        error = await failure(service.generate("one too many"))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(5)])
         await until(lambda: service.engine.queue_depth == 2)
         service.runtime.may_run.set()
         assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
-        await asyncio.gather(*others)
         await service.until_value(1, "rejected_total", model="echo", reason="queue_full")
 
 
 async def test_requests_have_a_priority() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        other = asyncio.ensure_future(service.generation.Generate(request("other")))
-        await until(lambda: service.engine.slots_in_use == 1)
-        low = bulk(1, "abc")
+    async with busy() as service:
+        low, wrong = bulk(1, "abc"), bulk(2, "abc")
         low.request.priority = generation_pb2.PRIORITY_LOW
-        wrong = bulk(2, "abc")
         wrong.request.priority = cast(Any, 9)
         call = service.generation.GenerateBulk([wrong, low])
         await until(lambda: service.engine.low_queue_depth == 1)
         service.runtime.may_run.set()
         outcomes = await ended(call)
-        assert outcomes[1].response.hypotheses[0].text == "abc"
         assert outcomes[2].failure.field == "priority"
-        await other
-
-
-async def _filled(service: Service) -> list[asyncio.Future[Any]]:
-    """Calls of others, of which one runs and one fills a queue of one."""
-    calls = []
-    for number in (1, 2):
-        calls.append(asyncio.ensure_future(service.generation.Generate(request("other"))))
-        await until_busy(service, number)
-        await until(lambda: service.engine.slots_in_use == 1)
-    return calls
+        assert texts({1: outcomes[1]}) == {1: "abc"}
 
 
 # ---- how it ends
+
+
+CANCELLED = {"method": METHOD, "code": "CANCELLED", "model": "echo"}
 
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["open", "half-closed"])
@@ -299,18 +241,18 @@ async def test_cancel_stops_requests_under_way(service: Service, is_closed: bool
         await call.done_writing()
     await until_busy(service, 3)
     call.cancel()
-    await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
+    await service.until_value(1, "requests_total", **CANCELLED)
     service.runtime.go_on()
-    await until_idle(service)
+    await until_busy(service, 0)
     await service.until_value(3, "cancelled_total", model="echo")
-    assert await service.value("stop_total", model="echo", reason="eos") == 0
+    assert await answered_by(service) == 0
 
 
 async def test_cancel_without_requests_under_way_is_a_cancel(service: Service) -> None:
     call = await begun(service, bulk(1, "abc"))
     await call.read()
     call.cancel()
-    await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
+    await service.until_value(1, "requests_total", **CANCELLED)
     assert await service.value("requests_total", method=METHOD, code="OK", model="echo") == 0
 
 
@@ -318,42 +260,31 @@ async def test_cancel_while_the_server_waits_for_the_reader(service: Service) ->
     call = service.generation.GenerateBulk(endless())
     await call.read()
     call.cancel()
-    await until_idle(service)
-    await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
+    await until_busy(service, 0)
+    await service.until_value(1, "requests_total", **CANCELLED)
 
 
 async def test_cancel_while_the_queue_is_full() -> None:
-    async with serving(slots=1, max_queue=1) as service:
-        service.runtime.may_run.clear()
-        others = await _filled(service)
+    async with busy(1, max_queue=1) as service:
         call = await begun(service, bulk(1, "abc"))
         await asyncio.sleep(0.1)
         call.cancel()
-        await service.until_value(
-            1, "requests_total", method=METHOD, code="CANCELLED", model="echo"
-        )
+        await service.until_value(1, "requests_total", **CANCELLED)
         service.runtime.may_run.set()
-        await asyncio.gather(*others)
-        assert await service.value("stop_total", model="echo", reason="eos") == 2
+        await until_busy(service, 0)
+        assert await answered_by(service) == 2
 
 
 async def test_deadline(service: Service) -> None:
     service.runtime.hold_after(0)
     call = await begun(service, *(bulk(number, "a" * 48) for number in range(2)), timeout=1)
     await stepwise(service, until(lambda: service.engine.slots_in_use == 2))
-    error = await failure(_read_all(call))
-    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    late = {"method": METHOD, "code": "DEADLINE_EXCEEDED", "model": "echo"}
-    await service.until_value(1, "requests_total", **late)
+    assert (await failure(call.read())).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await service.until_value(1, "requests_total", **CANCELLED | {"code": "DEADLINE_EXCEEDED"})
     service.runtime.go_on()
-    await until_idle(service)
+    await until_busy(service, 0)
     await service.until_value(2, "deadline_exceeded_total", model="echo", where="decode")
     assert await service.value("cancelled_total", model="echo") == 0
-
-
-async def _read_all(call: Any) -> None:
-    async for _ in _rest(call):
-        pass
 
 
 async def test_drain_finishes_requests_under_way_and_reads_no_more(service: Service) -> None:
@@ -363,12 +294,12 @@ async def test_drain_finishes_requests_under_way_and_reads_no_more(service: Serv
     await until_busy(service, 4)
     drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
     await until(lambda: not service.server.is_ready)
-    error = await failure(_read(idle))
+    error = await failure(idle.read())
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     await call.write(bulk(4, "too late"))
     service.runtime.may_run.set()
     assert {(await call.read()).id for _ in range(4)} == {0, 1, 2, 3}
-    error = await failure(_read(call))
+    error = await failure(call.read())
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert details(error, RetryInfo) is not None
     assert await drained
@@ -390,17 +321,11 @@ async def test_drain_does_not_affect_a_call_that_sent_everything(service: Servic
 
 async def test_engine_that_drains_ends_the_call(service: Service) -> None:
     service.remote.close()
-    error = await failure(_read(await begun(service, bulk(1, "abc"))))
-    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    call = await begun(service, bulk(1, "abc"))
+    assert (await failure(call.read())).code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def answered_by(service: Service) -> float:
-    return await service.value("stop_total", model="echo", reason="eos")
-
-
-async def test_the_client_takes_the_rest_to_another_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_client_takes_the_rest_to_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqserve_server.front.telemetry.call_record._UNAVAILABLE_RETRY_S", 0.01)
     async with serving() as one, serving() as other:
         services = (one, other)
@@ -428,24 +353,15 @@ async def test_the_client_takes_the_rest_to_another_server(
 
 async def test_log_line_of_a_bulk_call(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    call = service.generation.GenerateBulk(
-        [bulk(1, "secret"), bulk(2, ""), bulk(3, "words")],
-        metadata=(("x-request-id", "mine-1"),),
-    )
+    requests = [bulk(1, "secret"), bulk(2, ""), bulk(3, "words")]
+    call = service.generation.GenerateBulk(requests, metadata=(("x-request-id", "mine-1"),))
     await ended(call)
     assert dict(await call.trailing_metadata())["x-request-id"] == "mine-1"
-    (line,) = [record.__dict__["fields"] for record in caplog.records if "fields" in vars(record)]
+    (line,) = fields_of(caplog)
     assert line.pop("ms") > 0
-    assert line == {
-        "id": "mine-1",
-        "method": METHOD,
-        "code": "OK",
-        "model": "echo",
-        "version": 2,
-        "sources": 3,
-        "source_tokens": len("secret") + len("words") + 2,
-        "generated_tokens": len("secret") + len("words"),
-    }
+    tokens = len("secret") + len("words")
+    counts = {"sources": 3, "source_tokens": tokens + 2, "generated_tokens": tokens}
+    assert line == line_of(METHOD, id="mine-1", **counts)
     seconds = {"method": METHOD, "model": "echo"}
     assert await service.value("request_duration_seconds_count", **seconds) == 1
 
@@ -471,13 +387,9 @@ def reading(answer: Answer) -> Any:
     return read
 
 
-@pytest.fixture
-def make() -> Callable[..., Bulk]:
-    def make(answer: Answer = answer, most: int = 3) -> Bulk:
-        call = ServerCall(path=PATH, request_id="mine")
-        return Bulk(call, reading(answer), most, asyncio.Event())
-
-    return make
+def make(answer: Answer = answer, most: int = 3) -> Bulk:
+    call = ServerCall(path=PATH, request_id="mine")
+    return Bulk(call, reading(answer), most, asyncio.Event())
 
 
 parsed = generation_pb2.GenerateBulkResponse.FromString
@@ -488,7 +400,7 @@ async def these(requests: Iterable[Any]) -> AsyncIterator[Any]:
         yield one
 
 
-async def test_reading_waits_until_responses_are_taken(make: Callable[..., Bulk]) -> None:
+async def test_reading_waits_until_responses_are_taken() -> None:
     read: list[int] = []
     async with aclosing(make(most=3).responses(endless(read))) as responses:
         for taken in range(5):
@@ -498,9 +410,7 @@ async def test_reading_waits_until_responses_are_taken(make: Callable[..., Bulk]
             assert len(read) == taken + 3
 
 
-async def test_a_response_is_taken_once_the_next_one_is_asked_for(
-    make: Callable[..., Bulk],
-) -> None:
+async def test_a_response_is_taken_once_the_next_one_is_asked_for() -> None:
     taken: list[str] = []
 
     async def noting(asked: Any, call: ServerCall) -> Any:
@@ -515,11 +425,11 @@ async def test_a_response_is_taken_once_the_next_one_is_asked_for(
             assert len(taken) == count
 
 
-async def test_nothing_to_do(make: Callable[..., Bulk]) -> None:
+async def test_nothing_to_do() -> None:
     assert [response async for response in make().responses(these([]))] == []
 
 
-async def test_internal_fault_ends_the_call(make: Callable[..., Bulk]) -> None:
+async def test_internal_fault_ends_the_call() -> None:
     async def fail(asked: Any, call: ServerCall) -> Any:
         raise ZeroDivisionError
 
@@ -557,7 +467,7 @@ async def test_a_refusal_counts_under_the_model_of_its_own_request() -> None:
     assert call.model == "b", "the last one that was found stands for the call"
 
 
-async def test_unreadable_requests_are_bounded_too(make: Callable[..., Bulk]) -> None:
+async def test_unreadable_requests_are_bounded_too() -> None:
     read = itertools.count()
 
     async def requests() -> AsyncIterator[Any]:

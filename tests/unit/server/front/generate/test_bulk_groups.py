@@ -10,14 +10,14 @@ import grpc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.logged import fields_of
+from tests.unit.server.front.calls import bulk, texts
 from tests.unit.server.front.generate.test_bulk import (
+    CANCELLED,
     INVALID,
-    METHOD,
     PATH,
-    bulk,
-    texts,
+    answered_by,
     until_busy,
-    until_idle,
 )
 from tests.unit.server.front.security.test_usage import METADATA, limited
 from tests.unit.server.front.service import Service, serving, stepwise, until
@@ -100,9 +100,8 @@ async def test_too_many_requests_fail_and_the_call_goes_on(service: Service) -> 
     found, _ = await answered(service.generation.GenerateBulk(sent))
     assert texts({1000: found.pop(1000)}) == {1000: "good"}
     assert sorted(found) == list(range(MAX_REQUESTS + 1))
-    assert {(each.failure.code, each.failure.field) for each in found.values()} == {
-        (INVALID, "more")
-    }
+    assert {each.failure.code for each in found.values()} == {INVALID}
+    assert {each.failure.field for each in found.values()} == {"more"}
     assert "128; a message takes at most 127" in found[0].failure.message
 
 
@@ -116,22 +115,23 @@ async def test_further_requests_have_none_themselves(service: Service) -> None:
 
 async def test_no_more_are_in_flight_than_of_single_messages(service: Service) -> None:
     service.runtime.may_run.clear()
-    call = service.generation.GenerateBulk(
-        [several([bulk(number, "abc") for number in range(100)]) for _ in range(3)]
-    )
+    requests = several([bulk(number, "abc") for number in range(100)])
+    call = service.generation.GenerateBulk([requests] * 3)
     await until_busy(service, 6)
     await asyncio.sleep(0.05)
     assert service.engine.slots_in_use + service.engine.queue_depth == 6
     call.cancel()
     service.runtime.may_run.set()
-    await until_idle(service)
-    await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
+    await until_busy(service, 0)
+    await service.until_value(1, "requests_total", **CANCELLED)
 
 
-async def test_a_slow_answer_delays_no_other_of_its_message(service: Service) -> None:
+@pytest.mark.parametrize("grouped", [True, False])
+async def test_a_slow_answer_delays_no_other(service: Service, grouped: bool) -> None:
     service.runtime.step_s = 0.02
     requests = [bulk(1, "a" * 40), bulk(2, "bc"), bulk(3, "d" * 20)]
-    found, _ = await answered(service.generation.GenerateBulk([several(requests)]))
+    sent = [several(requests)] if grouped else requests
+    found, _ = await answered(service.generation.GenerateBulk(sent))
     assert list(found) == [2, 3, 1]
 
 
@@ -181,12 +181,12 @@ async def test_each_is_counted_as_alone(service: Service, caplog: pytest.LogCapt
     caplog.set_level(logging.INFO)
     requests = [bulk(1, "secret"), bulk(2, ""), bulk(3, "words")]
     await answered(service.generation.GenerateBulk([several(requests)]))
-    (line,) = [record.__dict__["fields"] for record in caplog.records if "fields" in vars(record)]
+    (line,) = fields_of(caplog)
     counts = {name: line[name] for name in ("sources", "source_tokens", "generated_tokens")}
     tokens = len("secret") + len("words")
     assert counts == {"sources": 3, "source_tokens": tokens + 2, "generated_tokens": tokens}
     await service.until_value(1, "rejected_total", reason="invalid")
-    assert await service.value("stop_total", model="echo", reason="eos") == 2
+    assert await answered_by(service) == 2
 
 
 async def test_usage_and_quotas_count_each(tmp_path: Path) -> None:
@@ -206,8 +206,7 @@ async def test_usage_and_quotas_count_each(tmp_path: Path) -> None:
 
 
 DRAWN = st.lists(
-    st.builds(
-        lambda source, options, model: (source, options, model),
+    st.tuples(
         st.sampled_from(["abc", "", "Grüße 🙂", "x" * 100, "a b. c d.", "e\nf"]),
         st.sampled_from(
             [

@@ -1,116 +1,107 @@
 """Equal requests in flight: they share the answer of the first, and nothing that is its own."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from tests.unit.server.front.echo import byte_tokenizer, echo_model, manifest
+from tests.unit.server.front.generate.asking import AnsweringEngine, compiled, job_of, read
+from tests.unit.server.front.generate.test_engine_call import ANSWER, RECORD, SPEC, FakeEngine
 
-from seqserve_server.contract.errors import (
-    DeadlinePassed,
-    EngineFault,
-    QueueFull,
-    ServiceError,
-    Stage,
-)
-from seqserve_server.contract.events import Failed, Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract import errors
+from seqserve_server.contract.events import Event, Failed, Finished, Hypothesis, StopReason
 from seqserve_server.contract.stats import CacheCounts
-from seqserve_server.front.engine_client.engine import Receive
+from seqserve_server.front.generate import answer as answering
 from seqserve_server.front.generate.engine_call import CachedCall, EngineCall, answer_of
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.telemetry.call_record import CallRecord
-
-ANSWER = Finished([Hypothesis([1, 2, 3], -1.0, StopReason.EOS)])
 
 
-class Engine:
-    """Has the requests that were begun; the test ends them."""
-
-    pending = 1
+class Rig(FakeEngine):
+    """An engine behind a cache."""
 
     def __init__(self) -> None:
-        self.begun: list[Receive] = []
-        self.cancelled: list[int] = []
-
-    def submit(self, spec: GenerateSpec, receive: Receive) -> int:
-        self.begun.append(receive)
-        return len(self.begun) - 1
-
-    def cancel(self, request_id: int, *, is_late: bool) -> None:
-        self.cancelled.append(request_id)
-
-    def end(self, event: Finished | Failed) -> None:
-        self.begun[-1](event, Timeline(encode_began_s=1.0))
-
-
-@pytest.fixture
-def engine() -> Engine:
-    return Engine()
-
-
-class Rig:
-    def __init__(self, engine: Engine) -> None:
-        self.counts = CacheCounts()
-        self._answers = AnswerCache(10_000, lambda *_: self.counts).version("m", 1)
-        self._engine = cast(Any, engine)
+        super().__init__()
+        self._answers = AnswerCache(10_000, lambda *_: CacheCounts()).version("m", 1)
 
     def begin(
         self, source: int = 7, make: Any = answer_of, wants_attention: Any = None
     ) -> EngineCall[Any]:
-        spec = GenerateSpec(source=[source, 2], options=DecodingOptions(max_decoding_length=5))
-        record = CallRecord(path="/s/m", request_id="1")
-        others = record, make, wants_attention
-        return CachedCall[Any](self._answers, self._engine, spec, *others).begin()
+        spec = replace(SPEC, source=[source, 2], streamed=False)
+        others = RECORD, make, wants_attention
+        return CachedCall[Any](self._answers, cast(Any, self), spec, *others).begin()
+
+    def end(self, event: Event) -> None:
+        self.send(event, encode_began_s=1.0)
 
 
 @pytest.fixture
-def rig(engine: Engine) -> Rig:
-    return Rig(engine)
+def rig() -> Rig:
+    return Rig()
 
 
-@pytest.mark.parametrize("own", [QueueFull("full", 1.0), DeadlinePassed(Stage.QUEUE), None])
-async def test_the_end_of_one_by_itself_is_not_that_of_the_others(
-    engine: Engine, rig: Rig, own: ServiceError | None
+@pytest.mark.parametrize(
+    "own", [errors.QueueFull("full", 1.0), errors.DeadlinePassed(errors.Stage.QUEUE), None]
+)
+async def test_the_end_of_one_is_not_that_of_the_others(
+    rig: Rig, own: errors.ServiceError | None
 ) -> None:
     first, *others = (rig.begin() for _ in range(3))
     if own is None:
         first.cancel()
     else:
-        engine.end(Failed(own))
+        rig.end(Failed(own))
     with pytest.raises(asyncio.CancelledError if own is None else type(own)):
         await first
-    assert len(engine.begun) == 2, "one goes on, for which the other one waits"
-    engine.end(ANSWER)
+    assert len(rig.specs) == 2, "one goes on, for which the other one waits"
+    rig.end(ANSWER)
     assert await asyncio.gather(*others) == [ANSWER] * 2
 
 
-async def test_a_failure_of_the_model_is_that_of_all(engine: Engine, rig: Rig) -> None:
+async def test_a_failure_of_the_model_is_that_of_all(rig: Rig) -> None:
     calls = [rig.begin() for _ in range(3)]
-    engine.end(Failed(EngineFault("a step failed")))
+    rig.end(Failed(errors.EngineFault("a step failed")))
     failures = await asyncio.gather(*calls, return_exceptions=True)
     assert [str(failure) for failure in failures] == ["a step failed"] * 3
-    assert len(engine.begun) == 1
+    assert len(rig.specs) == 1
 
 
-async def test_an_error_of_ours_is_not_that_of_the_others(engine: Engine, rig: Rig) -> None:
+async def test_an_error_of_ours_is_not_that_of_the_others(rig: Rig) -> None:
     def fail(_: Any) -> None:
         raise ZeroDivisionError
 
     for source, others in ((7, {"make": fail}), (8, {"wants_attention": fail})):
         first, other = rig.begin(source, **others), rig.begin(source)
-        engine.end(ANSWER)
+        rig.end(ANSWER)
         with pytest.raises(ZeroDivisionError):
             await first
         assert await other == ANSWER
 
 
-async def test_one_that_leaves_after_its_answer_leaves_the_next_flight_alone(
-    engine: Engine, rig: Rig
-) -> None:
+async def test_one_that_leaves_after_its_answer_leaves_the_next_flight_alone(rig: Rig) -> None:
     spent = rig.begin()
-    engine.end(ANSWER)
+    rig.end(ANSWER)
     await spent
     spent.cancel()
     assert await rig.begin() == ANSWER
-    assert engine.cancelled == []
+    assert rig.cancelled == []
+
+
+def test_stop_sequence_that_ends_within_a_token_is_not_streamed() -> None:
+    tokenizer = byte_tokenizer(("a", "b"))
+    ids = tokenizer.encode("xab")[:-1]
+    assert len(ids) == 2
+    best = Hypothesis(ids, -1.0, StopReason.STOP_SEQUENCE, text_length=2)
+    engine = AnsweringEngine(lambda spec: Finished([best]))
+    cache = AnswerCache(1_000_000, lambda *_: CacheCounts())
+    model = echo_model(manifest(), tokenizer)
+    options = compiled(model, stop_sequences=["b"])
+    model = replace(model, engine=cast(Any, engine), answers=cache.version("echo", 1))
+
+    async def streamed() -> tuple[list[str], str]:
+        job = job_of(model, options, read("c", model, stop_sequences=["b"]))
+        *pieces, whole = [cast(Any, each) async for each in answering.streamed(job)]
+        return [each.text for each in pieces], whole.hypotheses[0].text
+
+    assert [asyncio.run(streamed()) for _ in range(2)] == [(["xa"], "xa")] * 2
+    assert len(engine.specs) == 1

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 import uvloop
 
 from seqserve_server.contract.errors import ModelUnavailable, QueueFull
@@ -16,9 +15,10 @@ from seqserve_server.contract.limits import DETECTED_CHARACTERS
 from seqserve_server.front.generate.detection import LanguageDetector
 
 KOREAN, GREEK = "안녕하세요", "Καλημέρα"
+CODES = ["el", "ko"]
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def detector() -> AsyncIterator[LanguageDetector]:
     detector = LanguageDetector()
     yield detector
@@ -35,43 +35,31 @@ async def test_the_codes_are_those_that_were_asked_for(detector: LanguageDetecto
 
 async def test_only_the_beginning_of_a_text_is_looked_at(detector: LanguageDetector) -> None:
     text = KOREAN + " " * DETECTED_CHARACTERS + GREEK * 1000
-    assert (await detector.detect(text, ["el", "ko"]))[0].language == "ko"
+    assert (await detector.detect(text, CODES))[0].language == "ko"
 
 
 async def test_callers_at_once_get_their_own_answers(detector: LanguageDetector) -> None:
     texts = [KOREAN, GREEK] * 20
-    answers = await asyncio.gather(*(detector.detect(text, ["el", "ko"]) for text in texts))
+    answers = await asyncio.gather(*(detector.detect(text, CODES) for text in texts))
     assert [answer[0].language for answer in answers] == ["ko", "el"] * 20
 
 
-async def test_a_caller_that_leaves_disturbs_no_other(
-    detector: LanguageDetector,
-) -> None:
-    leaving = asyncio.create_task(detector.detect(KOREAN, ["el", "ko"]))
+async def test_a_caller_that_leaves_disturbs_no_other(detector: LanguageDetector) -> None:
+    leaving = asyncio.create_task(detector.detect(KOREAN, CODES))
     await asyncio.sleep(0)
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
-    assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
-
-
-async def killed(detector: LanguageDetector) -> int:
-    """Kills the process of a detector, waits until it has ended, and returns its id."""
-    await detector.detect(KOREAN, ["el", "ko"])
-    process = detector.pid
-    assert process is not None
-    os.kill(process, signal.SIGKILL)
-    await asyncio.to_thread(os.waitid, os.P_PID, process, os.WEXITED | os.WNOWAIT)
-    return process
+    assert (await detector.detect(GREEK, CODES))[0].language == "el"
 
 
 async def test_a_process_that_ends_while_it_is_asked_is_replaced(
     detector: LanguageDetector,
 ) -> None:
-    await detector.detect(KOREAN, ["el", "ko"])
+    await detector.detect(KOREAN, CODES)
     process = detector.pid
     assert process is not None
     os.kill(process, signal.SIGSTOP)
-    asked = asyncio.create_task(detector.detect(GREEK, ["el", "ko"]))
+    asked = asyncio.create_task(detector.detect(GREEK, CODES))
     await asyncio.sleep(0)
     os.kill(process, signal.SIGKILL)
     assert (await asked)[0].language == "el"
@@ -80,8 +68,12 @@ async def test_a_process_that_ends_while_it_is_asked_is_replaced(
 def test_the_loop_of_the_server_replaces_a_process_too() -> None:
     async def kill_and_detect() -> None:
         detector = LanguageDetector()
-        await killed(detector)
-        assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
+        await detector.detect(KOREAN, CODES)
+        process = detector.pid
+        assert process is not None
+        os.kill(process, signal.SIGKILL)
+        await asyncio.to_thread(os.waitid, os.P_PID, process, os.WEXITED | os.WNOWAIT)
+        assert (await detector.detect(GREEK, CODES))[0].language == "el"
         await detector.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -92,7 +84,7 @@ def test_the_loop_of_the_server_replaces_a_process_too() -> None:
 async def test_a_signal_to_all_processes_does_not_end_one_that_starts(
     detector: LanguageDetector, number: signal.Signals
 ) -> None:
-    asked = asyncio.create_task(detector.detect(KOREAN, ["el", "ko"]))
+    asked = asyncio.create_task(detector.detect(KOREAN, CODES))
     while detector.pid is None:
         await asyncio.sleep(0)
     process = detector.pid
@@ -137,7 +129,7 @@ async def test_a_system_without_room_for_a_process_makes_the_service_unavailable
         patch.setattr(subprocess, "Popen", full)
         with pytest.raises(ModelUnavailable, match="call again"):
             await detector.detect(KOREAN, ["ko"])
-    assert (await detector.detect(KOREAN, ["el", "ko"]))[0].language == "ko"
+    assert (await detector.detect(KOREAN, CODES))[0].language == "ko"
 
 
 def test_the_process_starts_without_the_handlers_of_a_fork() -> None:
@@ -158,14 +150,12 @@ async def detected():
 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
     print(runner.run(detected()), len(forks))
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout == "ko 0\n"
+    command = [sys.executable, "-c", script]
+    assert subprocess.check_output(command, text=True) == "ko 0\n"
 
 
 async def test_close_ends_the_calls_that_wait(detector: LanguageDetector) -> None:
-    calls = [asyncio.create_task(detector.detect(KOREAN, ["el", "ko"])) for _ in range(3)]
+    calls = [asyncio.create_task(detector.detect(KOREAN, CODES)) for _ in range(3)]
     await asyncio.sleep(0)
     await detector.close()
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -174,18 +164,18 @@ async def test_close_ends_the_calls_that_wait(detector: LanguageDetector) -> Non
 
 
 async def test_more_callers_than_can_wait_are_refused(detector: LanguageDetector) -> None:
-    calls = (detector.detect(KOREAN, ["el", "ko"]) for _ in range(600))
+    calls = (detector.detect(KOREAN, CODES) for _ in range(600))
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     refused = [each for each in outcomes if isinstance(each, QueueFull)]
     assert len(refused) == 600 - 512 and refused[0].retry_after_s > 0
-    assert (await detector.detect(GREEK, ["el", "ko"]))[0].language == "el"
+    assert (await detector.detect(GREEK, CODES))[0].language == "el"
 
 
 async def test_callers_are_served_in_turn(detector: LanguageDetector) -> None:
     order: list[str] = []
 
     async def ask(caller: str) -> None:
-        await detector.detect(KOREAN, ["el", "ko"], caller)
+        await detector.detect(KOREAN, CODES, caller)
         order.append(caller)
 
     many = [asyncio.create_task(ask("many")) for _ in range(200)]
@@ -196,8 +186,8 @@ async def test_callers_are_served_in_turn(detector: LanguageDetector) -> None:
 
 
 async def test_a_callers_texts_leave_room_for_another(detector: LanguageDetector) -> None:
-    many = [detector.detect(KOREAN, ["el", "ko"], "many") for _ in range(900)]
-    one = detector.detect(GREEK, ["el", "ko"], "one")
+    many = [detector.detect(KOREAN, CODES, "many") for _ in range(900)]
+    one = detector.detect(GREEK, CODES, "one")
     *outcomes, answer = await asyncio.gather(*many, one, return_exceptions=True)
     assert any(isinstance(each, QueueFull) for each in outcomes)
     assert isinstance(answer, list) and answer[0].language == "el"

@@ -42,9 +42,7 @@ LINES = {"segmentation": "lines"}
     ],
     ids=str,
 )
-def test_each_part_has_its_draft_with_the_end(
-    options: dict[str, Any], source: str, texts: list[str]
-) -> None:
+def test_each_part_has_its_draft(options: dict[str, Any], source: str, texts: list[str]) -> None:
     assert drafts(source, **options) == [ids(text) if text else () for text in texts]
 
 

@@ -42,9 +42,7 @@ def test_words_that_may_mean_others_stay() -> None:
     assert ids("du") in suppressed and ids("ihr") not in suppressed
 
 
-def test_a_token_that_may_mean_others_stays_at_the_beginning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_token_that_may_mean_others_stays_at_the_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TOKENIZER, "encode_target", lambda word: [hash(word), 1])
     own = hash("Sie")
     assert (own,) in read("less").suppressed
@@ -69,16 +67,16 @@ def test_what_terms_and_prefix_have_is_not_suppressed() -> None:
 
 
 def test_a_search_that_is_chosen_stays() -> None:
-    for changes in (
-        {"beam_size": 2},
-        {"sampling": Sampling(1.0, 0, 1.0, 0.0, 7)},
-        {"return_alternatives": True},
+    for decoding in (
+        replace(DECODING, beam_size=2),
+        replace(DECODING, sampling=Sampling(1.0, 0, 1.0, 0.0, 7)),
+        replace(DECODING, return_alternatives=True),
     ):
-        decoding = replace(DECODING, **changes)  # type: ignore[arg-type]
         assert read("less", decoding=decoding).beam_size == decoding.beam_size
 
 
-def test_suppressed_tokens_are_bounded() -> None:
+def test_suppressed_tokens_are_bounded_and_none_without_the_option() -> None:
+    assert formality(asked(model=MODEL)) is None
     full = replace(DECODING, suppressed=tuple((each,) for each in range(MAX_SUPPRESSED - 1)))
     assert len(read("less", decoding=full).suppressed) == MAX_SUPPRESSED
 
@@ -94,10 +92,6 @@ def test_a_model_without_a_short_word_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(TOKENIZER, "encode_target", lambda word: [2, 2, 2, 2, 1])
     sent = asked(model=MODEL, formality="more", target_language="de")
     assert refusal(formality, sent).field == "options.formality"
-
-
-def test_without_the_option_there_is_none() -> None:
-    assert formality(asked(model=MODEL)) is None
 
 
 def test_the_gateway_knows_the_languages() -> None:

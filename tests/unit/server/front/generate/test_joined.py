@@ -5,23 +5,18 @@ import pytest
 from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.front.generate.joined import composed
 
+NAMES = ("source_begins", "source_ends", "target_begins", "target_ends")
 Place = tuple[int, int, int, int]
 """Where a source token begins and ends, then where a target token does."""
 
 
 def alignment(places: Sequence[Place]) -> pb.Alignment:
-    columns = [list(column) for column in zip(*places, strict=True)] or [[], [], [], []]
-    names = ("source_begins", "source_ends", "target_begins", "target_ends")
-    return pb.Alignment(**dict(zip(names, columns, strict=True)))
+    columns = zip(*places, strict=True) if places else [(), (), (), ()]
+    return pb.Alignment(**dict(zip(NAMES, columns, strict=True)))
 
 
 def places(message: pb.Alignment) -> list[Place]:
-    columns = (
-        message.source_begins,
-        message.source_ends,
-        message.target_begins,
-        message.target_ends,
-    )
+    columns = [getattr(message, name) for name in NAMES]
     return list(zip(*columns, strict=True))
 
 
@@ -41,30 +36,27 @@ def test_a_place_is_where_the_text_between_comes_from() -> None:
     assert places(hypothesis.alignment) == [(0, 2, 0, 6), (3, 5, 7, 10), (3, 5, 11, 14)]
 
 
-def test_of_several_tokens_between_the_one_with_most_characters_in_common_counts() -> None:
-    first = answer("abcdef", (0, 1, 0, 2), (1, 2, 2, 6))
-    second = answer("x", (1, 5, 0, 1))
-    assert places(composed(first, second).hypotheses[0].alignment) == [(1, 2, 0, 1)]
-
-
-def test_a_token_from_nowhere_is_left_out() -> None:
-    first = answer("ab cd", (0, 2, 0, 2))
-    second = answer("x y", (0, 2, 0, 1), (3, 5, 2, 3))
-    assert places(composed(first, second).hypotheses[0].alignment) == [(0, 2, 0, 1)]
+@pytest.mark.parametrize(
+    ("first", "second", "composed_places"),
+    [
+        # Of several tokens the one with most characters in common counts.
+        ([(0, 1, 0, 2), (1, 2, 2, 6)], [(1, 5, 0, 1)], [(1, 2, 0, 1)]),
+        # A token from nowhere is left out.
+        ([(0, 2, 0, 2)], [(0, 2, 0, 1), (3, 5, 2, 3)], [(0, 2, 0, 1)]),
+    ],
+)
+def test_places_are_found_by_characters(
+    first: list[Place], second: list[Place], composed_places: list[Place]
+) -> None:
+    result = composed(answer("abcdef", *first), answer("x y", *second))
+    assert places(result.hypotheses[0].alignment) == composed_places
 
 
 def test_places_in_segments_of_the_text_between_count_from_where_they_begin() -> None:
     first = answer("Ab. Cd.", (0, 1, 0, 2), (2, 3, 4, 6))
-    segments = [
-        pb.Segment(
-            source_begin=begin,
-            target_begin=begin,
-            hypotheses=[pb.Hypothesis(text="Xy.", alignment=alignment([(0, 2, 0, 2)]))],
-        )
-        for begin in (0, 4)
-    ]
-    second = answer("Xy. Xy.")
-    second.segments.extend(segments)
+    second, segment = answer("Xy. Xy."), answer("Xy.", (0, 2, 0, 2)).hypotheses
+    for begin in (0, 4):
+        second.segments.add(source_begin=begin, target_begin=begin, hypotheses=segment)
     result = composed(first, second)
     assert places(result.hypotheses[0].alignment) == [(0, 1, 0, 2), (2, 3, 4, 6)]
     assert not result.segments
@@ -81,9 +73,7 @@ def test_confidences_multiply_and_the_counts_are_those_of_the_ends() -> None:
     assert list(result.source_warnings) == [pb.SOURCE_WARNING_MARKUP]
     assert (result.timings.queue_ms, result.timings.encode_ms) == (1, 4)
     assert second.hypotheses[0].confidence == pytest.approx(0.5)
-
-
-def test_an_answer_without_scores_has_no_confidence() -> None:
+    # Without scores there is none.
     result = composed(answer("a", confidence=None), answer("b", confidence=None))
     assert not result.hypotheses[0].HasField("confidence")
 
@@ -95,7 +85,5 @@ def test_warnings_of_both_models_have_no_place_in_the_text_between() -> None:
     for each in (first, second):
         each.hypotheses[0].warnings.add(**lost, **added)
     [hypothesis] = composed(first, second).hypotheses
-    one, other = hypothesis.warnings
-    assert (one.source_begin, one.source_end, one.target_begin, one.target_end) == (3, 4, 0, 0)
-    assert (other.source_begin, other.source_end) == (0, 0)
-    assert (other.target_begin, other.target_end) == (5, 6)
+    first_warning = pb.TextWarning(**lost, target_text="8")
+    assert list(hypothesis.warnings) == [first_warning, pb.TextWarning(source_text="7", **added)]

@@ -23,26 +23,15 @@ def served(**template: Any) -> Manifest:
     return replace(manifest(), template=Template(**template))
 
 
-NLLB = served(
-    source_prefix=["{source}"],
-    target_prefix=["{target}"],
-    source_languages=CODES,
-    target_languages=CODES,
-    aliases=ALIASES,
-)
+BOTH = {"source_languages": CODES, "target_languages": CODES, "aliases": ALIASES}
+NLLB = served(source_prefix=["{source}"], target_prefix=["{target}"], **BOTH)
 OPUS = served(source_prefix=["{target}"], target_languages={"deu": DE, "fra": FR})
 T5 = served(
     text_prefix="translate {source} to {target}: ",
     source_languages={"en": "English"},
     target_languages={"de": "German", "fr": "French"},
 )
-MBART = served(
-    source_suffix=["{source}"],
-    target_start="{target}",
-    source_languages=CODES,
-    target_languages=CODES,
-    aliases=ALIASES,
-)
+MBART = served(source_suffix=["{source}"], target_start="{target}", **BOTH)
 BART = served(source_prefix=["<s>"])
 
 
@@ -122,16 +111,14 @@ def test_target_language_comes_before_the_prefix_of_the_request() -> None:
 
 
 def test_options_that_the_model_recommends_can_be_overridden() -> None:
-    model = replace(manifest(), generation={"beam_size": 4, "length_penalty": 0.6})
+    recommended = {"beam_size": 4, "length_penalty": 0.6, "no_repeat_ngram_size": 3}
+    model = replace(manifest(), generation=recommended)
     assert (convert(model).beam_size, convert(model).length_penalty) == (4, pytest.approx(0.6))
     overridden = convert(model, beam_size=2)
     assert (overridden.beam_size, overridden.length_penalty) == (2, pytest.approx(0.6))
-
-
-def test_recommended_beam_gives_way_to_sampling() -> None:
-    model = replace(manifest(), generation={"beam_size": 4, "no_repeat_ngram_size": 3})
-    options = convert(model, temperature=0.5)
-    assert (options.beam_size, options.no_repeat_ngram_size) == (1, 3)
+    # A beam gives way to sampling.
+    sampled = convert(model, temperature=0.5)
+    assert (sampled.beam_size, sampled.no_repeat_ngram_size) == (1, 3)
 
 
 def test_a_recommended_end_of_search_gives_way_where_it_does_not_apply() -> None:
@@ -152,8 +139,8 @@ def test_a_recommended_end_of_search_gives_way_where_it_does_not_apply() -> None
 def test_recommended_languages_are_put_on_both_sides() -> None:
     recommended = {"source_language": "en", "target_language": "de"}
     model = replace(NLLB, generation=recommended)
-    read = compiled(echo_model(model, TOKENIZER))
-    assert read.affixes == placed(NLLB, "en", "de")
-    assert read.decoding.prefix == ids(DE)
-    read = compiled(echo_model(model, TOKENIZER), target_language="fra_Latn")
-    assert read.affixes == placed(NLLB, "en", "fra_Latn")
+    served = echo_model(model, TOKENIZER)
+    assert compiled(served).affixes == placed(NLLB, "en", "de")
+    assert compiled(served).decoding.prefix == ids(DE)
+    french = compiled(served, target_language="fra_Latn")
+    assert french.affixes == placed(NLLB, "en", "fra_Latn")

@@ -39,11 +39,9 @@ def written(text: str, source: str = SOURCE, **fields: Any) -> generation_pb2.Hy
 
 def test_only_sources_with_a_digit_are_checked() -> None:
     options = compiled(MODEL)
-    none, latin, arabic = (
-        read(text, MODEL).parts[0].check for text in ("Two dogs.", "2 dogs.", "٢ dogs.")
-    )
-    assert options.features == () and none is None
-    assert latin is arabic is options.check is not None
+    checks = [read(text, MODEL).parts[0].check for text in ("Two dogs.", "2 dogs.", "٢ dogs.")]
+    assert options.features == () and options.check is not None
+    assert checks == [None, options.check, options.check]
 
 
 def test_a_model_without_languages_is_checked_on_request() -> None:
@@ -56,25 +54,23 @@ def test_a_model_without_languages_is_checked_on_request() -> None:
 def test_a_difference_is_listed_and_halves_the_confidence() -> None:
     message = written("Bestellung 20. Juli 1234")
     assert message.confidence == pytest.approx(0.4)
-    [warning] = message.warnings
-    assert warning.kind == generation_pb2.TEXT_WARNING_KIND_NUMBERS_DIFFER
-    assert (warning.source_text, warning.source_begin, warning.source_end) == ("85642", 6, 11)
-    assert (warning.target_text, warning.target_begin, warning.target_end) == ("1234", 20, 24)
+    kind = generation_pb2.TEXT_WARNING_KIND_NUMBERS_DIFFER
+    source = {"source_text": "85642", "source_begin": 6, "source_end": 11}
+    target = {"target_text": "1234", "target_begin": 20, "target_end": 24}
+    assert list(message.warnings) == [generation_pb2.TextWarning(kind=kind, **source, **target)]
 
 
 def test_an_answer_that_says_the_same_stays() -> None:
     message = written("Bestellung 85642 vom 20. Juli")
     assert not message.warnings and message.confidence == pytest.approx(0.8)
+    # What a stop sequence cuts off is not missed.
+    assert not written("", stop_reason=generation_pb2.STOP_REASON_STOP_SEQUENCE).warnings
 
 
 def test_the_alignment_gives_the_place_of_what_is_missing() -> None:
     links = [Link(Span(6, 9), Span(11, 13)), Link(Span(9, 11), Span(14, 16))]
     [warning] = written("Bestellung vom 20. Juli", alignment=message_of(links)).warnings
     assert (warning.target_text, warning.target_begin, warning.target_end) == ("", 11, 16)
-
-
-def test_what_a_stop_sequence_cuts_off_is_not_missed() -> None:
-    assert not written("", stop_reason=generation_pb2.STOP_REASON_STOP_SEQUENCE).warnings
 
 
 def test_the_list_is_bounded() -> None:
@@ -85,11 +81,8 @@ def test_the_list_is_bounded() -> None:
     assert message.ByteSize() - plain.ByteSize() <= check().max_bytes(part(source))
 
 
-def again(source: str, target: str, **options: Any) -> Part | None:
-    asking = asked(model=MODEL, verify_numbers=True, **options)
-    feature = numbers(asking)
-    assert feature is not None
-    return feature.second_try(part(source, asking.decoding), answer(target))
+def again(source: str, target: str) -> Part | None:
+    return check(verify_numbers=True).second_try(part(source), answer(target))
 
 
 def test_what_is_missing_becomes_a_term_of_the_second_try() -> None:
@@ -123,11 +116,7 @@ def test_an_answer_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compared == [text]
 
 
-def test_without_the_option_there_is_none() -> None:
-    assert check().second_try(part(SOURCE), answer("nichts")) is None
-
-
-def test_a_search_without_terms_is_not_repeated() -> None:
+def test_a_search_without_terms_or_the_option_is_not_repeated() -> None:
     plain = asked().decoding
     for decoding in (
         replace(plain, sampling=Sampling(1.0, 0, 1.0, 0.0, 7)),
@@ -136,12 +125,10 @@ def test_a_search_without_terms_is_not_repeated() -> None:
     ):
         feature = numbers(asked(decoding, MODEL, verify_numbers=True))
         assert feature and feature.second_try(part(SOURCE), answer("nichts")) is None
-
-
-def test_what_is_protected_is_not_missed() -> None:
-    feature = check(verify_numbers=True)
+    assert check().second_try(part(SOURCE), answer("nichts")) is None
+    # What is protected is not missed.
     kept = part("Order KX7 now")._replace(protected=[Span(6, 9)])
-    assert feature.second_try(kept, answer("Bestellung")) is None
+    assert check(verify_numbers=True).second_try(kept, answer("Bestellung")) is None
 
 
 def test_the_answer_that_differs_less_is_better_unless_it_is_far_less_probable() -> None:

@@ -45,6 +45,10 @@ def refused(**options: Any) -> tuple[str, str]:
 
 
 BIASED = {"beam_size": 2, "target_prefix": "a", "prefix_bias_beta": 0.1}
+FORKS = {"return_alternatives": True}
+CDC = Tokens(tokens=["c", "d", "c"])
+ALL = {"vocabulary_allow": ["a", "b"]}
+A, B = Tokens(tokens=["a"]), Tokens(tokens=["b"])
 
 
 def test_no_options_are_the_defaults_of_the_model() -> None:
@@ -66,6 +70,7 @@ def test_an_option_set_to_its_default_changes_nothing() -> None:
     assert convert(**defaults, **others) == DEFAULTS
 
 
+PREFIXED = {"target_prefix": "a", "beam_size": 4}
 # Field, values that are just allowed, values that just are not, and options that it needs.
 BOUNDS: list[tuple[str, Sequence[float], Sequence[float], dict[str, Any]]] = [
     ("max_decoding_length", [1, MAX_TARGET], [-(2**31), -1, 0, MAX_TARGET + 1], {}),
@@ -77,19 +82,9 @@ BOUNDS: list[tuple[str, Sequence[float], Sequence[float], dict[str, Any]]] = [
     ("coverage_penalty", [0.0, 16.0], [-0.1, 16.1, math.inf, math.nan], {"beam_size": 4}),
     ("num_hypotheses", [1, 4], [-1, 0, 5], {"beam_size": 4}),
     ("num_hypotheses", [1, MAX_ROWS], [0, MAX_ROWS + 1], {"temperature": 1.0}),
-    ("num_hypotheses", [1, MAX_ROWS], [0, MAX_ROWS + 1], {"return_alternatives": True}),
-    (
-        "num_hypotheses",
-        [1, MAX_ROWS // 3],
-        [MAX_ROWS // 3 + 1],
-        {"return_alternatives": True, "beam_size": 3},
-    ),
-    (
-        "min_alternative_expansion_prob",
-        [0.0, 1.0],
-        [-0.1, 1.001, math.nan],
-        {"return_alternatives": True},
-    ),
+    ("num_hypotheses", [1, MAX_ROWS], [0, MAX_ROWS + 1], FORKS),
+    ("num_hypotheses", [1, MAX_ROWS // 3], [MAX_ROWS // 3 + 1], FORKS | {"beam_size": 3}),
+    ("min_alternative_expansion_prob", [0.0, 1.0], [-0.1, 1.001, math.nan], FORKS),
     ("temperature", [0.001, 1000.0], [-1.0, 0.0, 1000.1, math.inf, math.nan], {}),
     ("top_k", [0, 1, 2**31 - 1], [-1], {}),
     ("top_p", [0.001, 1.0], [-0.1, 0.0, 1.001, math.nan], {}),
@@ -97,12 +92,7 @@ BOUNDS: list[tuple[str, Sequence[float], Sequence[float], dict[str, Any]]] = [
     ("seed", [0, 2**64 - 1], [], {}),
     ("repetition_penalty", [1 / 64, 64.0], [-1.0, 0.0, 0.015, 64.1, math.inf, math.nan], {}),
     ("no_repeat_ngram_size", [0, 1, 2**31 - 1], [-1], {}),
-    (
-        "prefix_bias_beta",
-        [0.0, 0.999],
-        [-0.1, 1.0, math.nan],
-        {"target_prefix": "a", "beam_size": 4},
-    ),
+    ("prefix_bias_beta", [0.0, 0.999], [-0.1, 1.0, math.nan], PREFIXED),
     ("return_top_tokens", [0, 64], [-1, 65], {}),
 ]
 
@@ -178,8 +168,8 @@ def test_the_seed_is_random_by_default() -> None:
             {"beam_size": 5, "patience": 2.0, "num_hypotheses": 3, "rows": 5, "is_plain": False},
         ),
         (
-            {"return_alternatives": True, "beam_size": 2, "num_hypotheses": 4},
-            {"return_alternatives": True, "num_hypotheses": 4, "rows": 8},
+            FORKS | {"beam_size": 2, "num_hypotheses": 4},
+            FORKS | {"num_hypotheses": 4, "rows": 8},
         ),
         ({"return_alternatives": True, "min_alternative_expansion_prob": 0.5}, {"rows": 1}),
         (
@@ -190,12 +180,8 @@ def test_the_seed_is_random_by_default() -> None:
         ({"target_prefix": "Ä b"}, {"prefix": ids("Ä b")}),
         ({"end_tokens": ["x", "</s>"]}, {"end_ids": (*ids("x"), EOS)}),
         (
-            {
-                "suppress_tokens": ["a", "b"],
-                "suppress_sequences": [Tokens(tokens=["c", "d", "c"]), Tokens(tokens=["e"])],
-                "disable_unk": True,
-            },
-            {"suppressed": (ids("a"), ids("b"), ids("cdc"), ids("e"), (UNK,))},
+            {"suppress_tokens": ["a", "c"], "suppress_sequences": [CDC, B], "disable_unk": True},
+            {"suppressed": (ids("a"), ids("c"), ids("cdc"), ids("b"), (UNK,))},
         ),
         ({"return_scores": False, "return_token_scores": True}, {"return_scores": False}),
         ({"return_token_scores": True}, {"return_token_scores": True}),
@@ -254,13 +240,10 @@ def test_an_unknown_token_is_refused(field: str, value: Any) -> None:
         ("target_prefix_tokens", {"target_prefix_tokens": ["</s>"]}),
         ("suppress_tokens", {"target_prefix": "ab", "suppress_tokens": ["b"]}),
         ("suppress_tokens", {"suppress_tokens": ["a", "b"], "end_tokens": ["b"]}),
-        ("suppress_tokens", {"suppress_sequences": [Tokens(tokens=["b"])], "end_tokens": ["b"]}),
+        ("suppress_tokens", {"suppress_sequences": [B], "end_tokens": ["b"]}),
         ("suppress_sequences", {"suppress_sequences": [Tokens()]}),
         ("coverage_penalty", {"coverage_penalty": 0.1}),
-        (
-            "coverage_penalty",
-            {"coverage_penalty": 0.1, "beam_size": 2, "return_alternatives": True},
-        ),
+        ("coverage_penalty", FORKS | {"coverage_penalty": 0.1, "beam_size": 2}),
         ("early_stopping", {"early_stopping": "false"}),
         ("early_stopping", {"early_stopping": "true", "temperature": 0.5}),
         ("early_stopping", {"early_stopping": "", "beam_size": 2}),
@@ -274,15 +257,15 @@ def test_an_unknown_token_is_refused(field: str, value: Any) -> None:
         ("prefix_bias_beta", {**BIASED, "return_alternatives": True}),
         ("prefix_bias_beta", {**BIASED, "terms": [TEA]}),
         ("prefix_bias_beta", {**BIASED, "vocabulary_allow": ["a"]}),
-        ("return_alternatives", {"return_alternatives": True, "beam_size": 2, "terms": [TEA]}),
-        ("return_alternatives", {"return_alternatives": True, "temperature": 1.0}),
-        ("return_alternatives", {"return_alternatives": True, "top_k": 0}),
-        ("return_alternatives", {"return_alternatives": True, "seed": 0}),
+        ("return_alternatives", FORKS | {"beam_size": 2, "terms": [TEA]}),
+        ("return_alternatives", FORKS | {"temperature": 1.0}),
+        ("return_alternatives", FORKS | {"top_k": 0}),
+        ("return_alternatives", FORKS | {"seed": 0}),
         ("min_alternative_expansion_prob", {"min_alternative_expansion_prob": 0.1}),
         ("terms", {"terms": [TEA], "top_k": 5}),
         ("glossary", {"glossary": "a", "seed": 0}),
         ("glossary", {"glossary": "unknown", "beam_size": 0}),
-        ("return_alternatives", {"return_alternatives": True, "glossary": "a"}),
+        ("return_alternatives", FORKS | {"glossary": "a"}),
         ("prefix_bias_beta", {**BIASED, "glossary": "a"}),
         ("terms", {"beam_size": 2, "terms": [TEA] * 2}),
         ("terms", {"beam_size": 2, "terms": [Term(source=f"s{n}", target="t") for n in range(17)]}),
@@ -291,20 +274,11 @@ def test_an_unknown_token_is_refused(field: str, value: Any) -> None:
         ("terms", {"beam_size": 2, "terms": [TEA], "vocabulary_allow": ["e"]}),
         ("vocabulary_allow", {"vocabulary_allow": ["a"] * 4097}),
         ("vocabulary_allow", {"vocabulary_allow": ["a", "b"], "suppress_tokens": ["b", "a"]}),
-        (
-            "vocabulary_allow",
-            {"vocabulary_allow": ["a"], "suppress_sequences": [Tokens(tokens=["a"])]},
-        ),
+        ("vocabulary_allow", {"vocabulary_allow": ["a"], "suppress_sequences": [A]}),
         ("vocabulary_allow", {"vocabulary_allow": ["<unk>", "</s>"], "disable_unk": True}),
         ("vocabulary_allow", {"vocabulary_allow": ["</s>"], "min_decoding_length": 1}),
-        (
-            "vocabulary_allow",
-            {"vocabulary_allow": ["a", "b"], "end_tokens": ["a", "b"], "min_decoding_length": 1},
-        ),
-        (
-            "vocabulary_allow",
-            {"vocabulary_allow": ["a", "b"], "end_tokens": ["a"], "suppress_tokens": ["b"]},
-        ),
+        ("vocabulary_allow", ALL | {"end_tokens": ["a", "b"], "min_decoding_length": 1}),
+        ("vocabulary_allow", ALL | {"end_tokens": ["a"], "suppress_tokens": ["b"]}),
         ("stop_sequences", {"stop_sequences": ["a", ""]}),
         ("stop_sequences", {"stop_sequences": ["a" * 257]}),
         ("stop_sequences", {"stop_sequences": ["b"], "target_prefix": "ab"}),
@@ -312,10 +286,7 @@ def test_an_unknown_token_is_refused(field: str, value: Any) -> None:
         ("stop_sequences", {"stop_sequences": ["a"] * 17}),
         ("suppress_tokens", {"suppress_tokens": ["a"] * 513}),
         ("suppress_sequences", {"suppress_sequences": [Tokens(tokens=["a", "b"])] * 513}),
-        (
-            "suppress_sequences",
-            {"suppress_tokens": ["a"] * 400, "suppress_sequences": [Tokens(tokens=["b"])] * 113},
-        ),
+        ("suppress_sequences", {"suppress_tokens": ["a"] * 400, "suppress_sequences": [B] * 113}),
     ],
 )
 def test_contradictions_and_excess_are_refused(field: str, options: dict[str, Any]) -> None:
@@ -325,9 +296,7 @@ def test_contradictions_and_excess_are_refused(field: str, options: dict[str, An
 def test_lists_of_the_maximum_size_are_accepted() -> None:
     stops = ["ä" * 256, *("a" * n for n in range(1, 16))]
     assert convert(stop_sequences=stops).stops == tuple(stops)
-    many = convert(
-        suppress_tokens=["a"] * 400, suppress_sequences=[Tokens(tokens=["b", "b"])] * 112
-    )
+    many = convert(suppress_tokens=["a"] * 400, suppress_sequences=[CDC] * 112)
     assert len(many.suppressed) == 512
     assert convert(target_prefix="ab", max_decoding_length=3).prefix == ids("ab")
     assert len(convert(vocabulary_allow=["a"] * 4096).vocabulary) == 2
@@ -343,7 +312,7 @@ def test_lists_of_the_maximum_size_are_accepted() -> None:
         {"beam_size": 1, "temperature": 1.0},
         {"min_decoding_length": 9, "target_prefix": "ab"},
         {**BIASED, "return_alternatives": False, "coverage_penalty": 0.5},
-        {"return_alternatives": True, "coverage_penalty": 0.0, "prefix_bias_beta": 0.0},
+        FORKS | {"coverage_penalty": 0.0, "prefix_bias_beta": 0.0},
         {"segmentation": "none", "target_prefix": "a"},
         {"segmentation": "lines", "beam_size": 2, "num_hypotheses": 2, "stop_sequences": ["a"]},
         {"vocabulary_allow": ["a", "b"], "suppress_tokens": ["a", "</s>"]},
@@ -367,7 +336,7 @@ def test_a_field_of_a_newer_client_is_refused(number: int, tag: bytes) -> None:
     newer.MergeFromString(tag + b"\x01")
     error = refusal(convert_message, newer)
     assert error.field == "options" and str(number) in error.reason
-    sequence = Tokens(tokens=["a"])
+    sequence = A
     sequence.MergeFromString(tag + b"\x01")
     refusal(convert, suppress_sequences=[sequence])
 

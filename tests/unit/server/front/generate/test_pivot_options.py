@@ -53,9 +53,7 @@ def test_a_source_with_a_prefix_for_its_answer_is_not_divided_by_default() -> No
         ("return_attention", {"return_attention": True}),
     ],
 )
-def test_what_is_possible_with_one_model_only_is_refused_by_name(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_what_needs_one_model_is_refused_by_name(name: str, options: dict[str, Any]) -> None:
     refused = refusal(divided, **options)
     assert refused.field == f"options.{name}" and "'en' lies between" in refused.reason
 

@@ -92,13 +92,6 @@ def test_what_is_inserted_at_a_duplicate_has_its_own_place() -> None:
     assert placements(message) == [GENERATED, INSERTED]
 
 
-def test_what_the_model_wrote_stays() -> None:
-    message = kept("Hello {a} and {b}", "Hallo {a} und {b}", [0, 1, 2, 3], "{a}", "{b}")
-    assert message.text == "Hallo {a} und {b}"
-    assert placements(message) == [GENERATED, GENERATED]
-    assert [each.target_begin for each in message.kept] == [6, 14]
-
-
 @pytest.mark.parametrize(
     ("text", "expected", "placement"),
     [
@@ -126,11 +119,6 @@ def test_what_comes_from_it_is_replaced_but_the_marks_around_it() -> None:
     assert list(moved.source_begins) == [0, 6, 14]
 
 
-def test_what_the_model_left_out_is_inserted_behind_the_word_before_it() -> None:
-    message = kept("We saw {a} there today", "Heute sahen wir dort", [4, 1, 0, 3], "{a}")
-    assert (message.text, placements(message)) == ("Heute sahen {a} wir dort", [INSERTED])
-
-
 def test_what_is_inserted_does_not_divide_a_word() -> None:
     message = pb.Hypothesis(text="Startseite jetzt", stop_reason=pb.STOP_REASON_EOS)
     # The end of the word attends to what follows.
@@ -143,35 +131,50 @@ def test_what_is_inserted_does_not_divide_a_word() -> None:
     assert (message.text, placements(message)) == ("Startseite {a} jetzt", [INSERTED])
 
 
-def test_at_the_begin_it_stays_at_the_begin() -> None:
-    message = kept("{a} is here", "ist hier", [1, 2], "{a}")
-    assert (message.text, placements(message)) == ("{a} ist hier", [INSERTED])
-
-
-def test_without_an_alignment_it_stands_as_far_in_the_text() -> None:
-    message = kept("one two {a} three", "eins zwei drei", None, "{a}")
-    assert (message.text, placements(message)) == ("eins zwei {a} drei", [INSERTED])
-
-
-def test_what_the_model_wrote_twice_is_there_once() -> None:
-    message = kept("Open {name} now", "Öffne {name} jetzt {name}", [0, 1, 2, 2], "{name}")
-    assert (message.text, placements(message)) == ("Öffne {name} jetzt", [GENERATED])
+@pytest.mark.parametrize(
+    ("source", "text", "origins", "expected", "placement"),
+    [
+        pytest.param(
+            *("We saw {a} there today", "Heute sahen wir dort", [4, 1, 0, 3]),
+            *("Heute sahen {a} wir dort", INSERTED),
+            id="behind the word before it",
+        ),
+        pytest.param(
+            *("{a} is here", "ist hier", [1, 2], "{a} ist hier", INSERTED), id="at the begin"
+        ),
+        pytest.param(
+            *("one two {a} three", "eins zwei drei", None, "eins zwei {a} drei", INSERTED),
+            id="as far in the text, without an alignment",
+        ),
+        pytest.param(
+            *("Open {a} now", "Öffne {a} jetzt {a}", [0, 1, 2, 2], "Öffne {a} jetzt", GENERATED),
+            id="once, where the model wrote it twice",
+        ),
+    ],
+)
+def test_what_is_kept_is_there_once(
+    source: str, text: str, origins: list[int] | None, expected: str, placement: pb.Placement
+) -> None:
+    message = kept(source, text, origins, "{a}")
+    assert (message.text, placements(message)) == (expected, [placement])
 
 
 def test_equal_texts_are_there_as_often_as_in_the_source() -> None:
     message = kept("%s of %s files", "%s von Dateien", [0, 1, 3], "%s")
     assert message.text == "%s von %s Dateien"
     assert placements(message) == [GENERATED, INSERTED]
-
-
-def test_a_text_in_another_does_not_count() -> None:
+    # One in another text does not count.
     message = kept("{a}{a}b {a}", "{a}{a}b", [0], "{a}{a}b", "{a}")
     assert message.text == "{a}{a}b {a}"
 
 
-def test_a_text_without_another_letter_stays() -> None:
+def test_what_is_right_stays_and_a_text_without_another_letter_too() -> None:
     message = kept("{a}: {b}!", "{n}! {b} : x", [0, 0, 0, 0], "{a}", "{b}")
     assert (message.text, placements(message)) == ("{a}: {b}!", [GENERATED, GENERATED])
+    # So does what the model wrote right.
+    message = kept("Hello {a} and {b}", "Hallo {a} und {b}", [0, 1, 2, 3], "{a}", "{b}")
+    assert (message.text, placements(message)) == ("Hallo {a} und {b}", [GENERATED, GENERATED])
+    assert [each.target_begin for each in message.kept] == [6, 14]
 
 
 @pytest.mark.parametrize("reason", [pb.STOP_REASON_LENGTH, pb.STOP_REASON_TIME_LIMIT])

@@ -12,7 +12,14 @@ from tests.unit.server.front.generate.written import written
 from seqserve.v1 import generation_pb2
 from seqserve_server.artifact.files import FileDigest
 from seqserve_server.artifact.manifest import SCORER
-from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFull, ServiceError
+from seqserve_server.artifact.records import Template
+from seqserve_server.contract.errors import (
+    DeadlinePassed,
+    EngineFault,
+    QueueFull,
+    ServiceError,
+    Stage,
+)
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.generate.scoring import weights_of
@@ -92,12 +99,8 @@ def test_stop_reason_keeps_its_name_on_the_wire(reason: StopReason) -> None:
 def test_fields_that_were_not_requested_are_unset() -> None:
     found = response(Hypothesis(ids("ab"), None, StopReason.EOS))
     [hypothesis] = found.hypotheses
-    assert {field.name for field, _ in hypothesis.ListFields()} == {
-        "text",
-        "tokens",
-        "token_ids",
-        "stop_reason",
-    }
+    fields = {field.name for field, _ in hypothesis.ListFields()}
+    assert fields == {"text", "tokens", "token_ids", "stop_reason"}
     assert not found.source_pieces
 
 
@@ -116,6 +119,9 @@ def test_terms_that_could_not_apply_are_unmet_where_a_text_lacks_them() -> None:
 def test_empty_answer_is_a_hypothesis_without_text() -> None:
     [found] = response(Hypothesis([], -1.0, StopReason.EOS), attends=True).hypotheses
     assert (found.text, list(found.tokens), list(found.attention)) == ("", [], [])
+    waited_out = Hypothesis([], None, StopReason.TIME_LIMIT)
+    [found] = response(waited_out, aligns=True).hypotheses
+    assert not found.HasField("alignment") and not found.HasField("confidence")
 
 
 def test_alignment_has_places_instead_of_weights() -> None:
@@ -124,15 +130,8 @@ def test_alignment_has_places_instead_of_weights() -> None:
     [found] = response(hypothesis, aligns=True).hypotheses
     assert not found.attention
     # The end token of the source has no place.
-    assert (list(found.alignment.source_begins), list(found.alignment.source_ends)) == (
-        [0, 2],
-        [1, 3],
-    )
-
-
-def test_a_request_that_waited_out_its_time_limit_has_no_alignment() -> None:
-    [found] = response(Hypothesis([], None, StopReason.TIME_LIMIT), aligns=True).hypotheses
-    assert not found.HasField("alignment") and not found.HasField("confidence")
+    begins, ends = found.alignment.source_begins, found.alignment.source_ends
+    assert [*zip(begins, ends, strict=True)] == [(0, 1), (2, 3)]
 
 
 def test_text_ends_before_a_stop_sequence_also_within_a_token() -> None:
@@ -141,18 +140,10 @@ def test_text_ends_before_a_stop_sequence_also_within_a_token() -> None:
     assert found.text == "ab"
     [nothing] = response(hypothesis._replace(text_length=0)).hypotheses
     assert nothing.text == ""
-
-
-def test_text_before_a_stop_is_whole_after_replacing_unknown_tokens() -> None:
-    """What is replaced may be longer than what was there."""
-    hypothesis = Hypothesis(
-        [*ids("ab"), UNK, *ids("cd")],
-        -1.0,
-        StopReason.STOP_SEQUENCE,
-        attention=packed(*[[0, 1, 0, 0]] * 5),
-        text_length=4,
-    )
-    [found] = response(hypothesis, replaces=True).hypotheses
+    # What replaces an unknown token may be longer than what was there.
+    tokens, attention = [*ids("ab"), UNK, *ids("cd")], packed(*[[0, 1, 0, 0]] * 5)
+    replaced = hypothesis._replace(token_ids=tokens, attention=attention, text_length=4)
+    [found] = response(replaced, replaces=True).hypotheses
     assert found.text == "abycd"
 
 
@@ -186,20 +177,11 @@ def test_unknown_token_is_replaced_by_the_source_token_it_attends_to_most() -> N
 
 
 def test_timings_are_the_differences_between_stages() -> None:
-    now_s = time.monotonic()
-    timeline = Timeline(
-        arrived_s=now_s - 1.0,
-        encode_began_s=now_s - 0.9,
-        encode_ended_s=now_s - 0.7,
-        first_token_s=now_s - 0.6,
-        finished_s=now_s - 0.2,
-    )
+    times_s = [time.monotonic() - before_s for before_s in (1.0, 0.9, 0.7, 0.6, 0.2)]
     hypothesis = Hypothesis(ids("a"), -1.0, StopReason.EOS)
-    found = response(hypothesis, timeline=timeline).timings
-    assert found.queue_ms == pytest.approx(100)
-    assert found.encode_ms == pytest.approx(200)
-    assert found.first_token_ms == pytest.approx(400)
-    assert found.decode_ms == pytest.approx(500)
+    found = response(hypothesis, timeline=Timeline(*times_s)).timings
+    stages = (found.queue_ms, found.encode_ms, found.first_token_ms, found.decode_ms)
+    assert stages == pytest.approx((100, 200, 400, 500), abs=0.1)
     assert 1000 <= found.total_ms < 1000 + 20_000
 
 
@@ -210,12 +192,8 @@ def test_attention_weights_state_their_layers() -> None:
     assert list(found.weights) == weights
 
 
-KEPT: Any = {
-    "text": "xz yz",
-    "tokens": TOKENIZER.encode("xz yz"),
-    "kept": [Span(0, 2)],
-    "keep": ["xz"],
-}
+XZ: Any = {"text": "xz yz", "tokens": TOKENIZER.encode("xz yz")}
+KEPT: Any = {**XZ, "kept": [Span(0, 2)], "keep": ["xz"]}
 """A source whose first word is kept."""
 
 
@@ -240,20 +218,13 @@ def test_what_the_model_did_not_write_is_placed_by_attention() -> None:
     assert not response.hypotheses[0].HasField("alignment")
 
 
-def test_where_no_attention_can_be_had_nothing_is_lost() -> None:
-    answer = Finished([Hypothesis(ids("b"), None, StopReason.EOS)])
-    full = QueueFull("full", 1.0)
-    response = written(with_scorer(MODEL), answer=answer, attention=full, **KEPT)
-    assert response.hypotheses[0].text.split() in (["xz", "b"], ["b", "xz"])
-    assert response.hypotheses[0].kept[0].placement == generation_pb2.PLACEMENT_INSERTED
-
-
-@pytest.mark.parametrize("fault", [EngineFault("crashed"), DeadlinePassed("waiting")])
-def test_a_translation_that_is_complete_does_not_fail_for_its_attention(
-    fault: ServiceError,
-) -> None:
+@pytest.mark.parametrize(
+    "fault", [QueueFull("full", 1.0), EngineFault("crashed"), DeadlinePassed(Stage.QUEUE)]
+)
+def test_a_complete_translation_does_not_fail_for_its_attention(fault: ServiceError) -> None:
     answer = Finished([Hypothesis(ids("b"), None, StopReason.EOS)])
     response = written(with_scorer(MODEL), answer=answer, attention=fault, **KEPT)
+    assert response.hypotheses[0].text.split() in (["xz", "b"], ["b", "xz"])
     assert response.hypotheses[0].kept[0].placement == generation_pb2.PLACEMENT_INSERTED
 
 
@@ -271,3 +242,31 @@ def test_attention_is_fetched_while_others_may_write() -> None:
         **KEPT,
     )
     assert response.hypotheses[0].top_tokens
+
+
+LANGUAGES: Any = {"source_languages": {"en": "e"}, "target_languages": {"de": "d"}}
+MODELS = {
+    "before": Template(source_prefix=["{source}"], **LANGUAGES),
+    "after the end token": Template(source_suffix=["{source}"], **LANGUAGES),
+    "in words": Template(text_prefix="{source}: ", **LANGUAGES),
+}
+
+
+@pytest.mark.parametrize("place", MODELS)
+def test_a_token_of_the_language_is_no_word_of_the_source(place: str) -> None:
+    model = echo_model(replace(manifest(), template=MODELS[place]), TOKENIZER)
+    [e], end = ids("e"), TOKENIZER.eos_id
+    source = {
+        "before": [e, *ids("xyz"), end],
+        "after the end token": [*ids("xyz"), end, e],
+        "in words": [*ids("e: xyz"), end],
+    }[place]
+    # It attends to the language, or to the end token, most, and to the y after that.
+    rows = [[0.5 if each == ids("y")[0] else 0.9 for each in source]]
+    for each in map(source.index, ids("xz")):
+        rows[0][each] = 0.1
+    hypothesis = Hypothesis([UNK], -1.0, StopReason.EOS, attention=packed(*rows))
+    found = written(
+        model, "xyz", source, Finished([hypothesis]), replace_unknowns=True, source_language="en"
+    )
+    assert found.hypotheses[0].text == "y"

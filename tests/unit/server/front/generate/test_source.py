@@ -78,25 +78,14 @@ def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "is_read"),
     [
-        ("102", False),
-        ("2024-05-17", False),
-        ("$5.99", False),
-        ("♪ ♪", False),
-        ("-----", False),
+        *((text, False) for text in ("102", "2024-05-17", "$5.99", "♪ ♪", "-----", "4.")),
         ("\N{ROMAN NUMERAL FOUR}", False),
         ("\N{COMBINING ACUTE ACCENT}", False),
-        ("5 m", True),
-        ("4.", False),
-        ("ª", True),
-        ("漢", True),
-        ("ـ", True),
-        ("\u0939\u093f", True),
+        *((text, True) for text in ("5 m", "ª", "漢", "ـ", "\u0939\u093f")),
     ],
 )
 @pytest.mark.parametrize("mode", [SegmentationMode.LINES, SegmentationMode.SENTENCES])
-def test_only_a_segment_with_a_letter_is_read(
-    text: str, is_read: bool, mode: SegmentationMode
-) -> None:
+def test_only_what_has_a_letter_is_read(text: str, is_read: bool, mode: SegmentationMode) -> None:
     source = run_now(reader(mode=mode).read(f"{text}\nIt rains."))
     segments = [part.original for part in source.parts if part.tokens]
     assert segments == ([text, "It rains."] if is_read else ["It rains."])
@@ -122,12 +111,9 @@ def test_a_sentence_of_more_than_half_of_the_limit_is_wrapped(
     assert [len(part.tokens) for part in source.parts] == lengths
 
 
-def test_parts_of_a_long_segment_without_a_letter_stay_too() -> None:
+def test_a_long_segment_without_a_letter_stays_and_a_source_that_is_not_divided_is_read() -> None:
     source = run_now(reader(mode=SegmentationMode.LINES).read("1, " * MAX_SOURCE + "\nword"))
     assert [part.original for part in source.parts if part.tokens] == ["word"]
-
-
-def test_a_source_that_is_not_divided_is_read_without_a_letter() -> None:
     assert run_now(reader().read("102")).parts[0].tokens
 
 
@@ -139,9 +125,7 @@ def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
 
 
 @pytest.mark.parametrize("is_default", [False, True])
-def test_a_lone_sentence_is_divided_only_where_that_was_asked_for_or_is_needed(
-    is_default: bool,
-) -> None:
+def test_a_lone_sentence_is_divided_only_where_asked_for_or_needed(is_default: bool) -> None:
     sentences = Segmentation(SegmentationMode.SENTENCES, is_default=is_default)
     reader = SourceReader(MODEL, meant(segmentation=sentences))
     alone = run_now(reader.read(" It rains. "))

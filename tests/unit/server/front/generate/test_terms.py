@@ -18,28 +18,18 @@ Term = generation_pb2.Term
 TEA, CAKE = Term(source="tea", target="Tee"), Term(source="cake", target="Kuchen")
 
 
-def many(count: int) -> list[Term]:
-    return [Term(source=f"s{number}", target="t") for number in range(count)]
-
-
-def test_each_target_is_tokenized_by_itself() -> None:
-    terms = [TEA, Term(source="a", target="ä b")]
-    assert tokenized_terms(terms, TOKENIZER) == (ids("Tee"), ids("ä b"))
+def test_each_target_is_tokenized_by_itself_and_as_text() -> None:
+    terms = [TEA, Term(source="a", target="ä b"), Term(source="b", target="</s>")]
+    *others, control = tokenized_terms(terms, TOKENIZER)
+    assert others == [ids("Tee"), ids("ä b")] and TOKENIZER.eos_id not in control
     assert tokenized_terms([], TOKENIZER) == ()
-
-
-def test_a_typed_control_token_is_text() -> None:
-    [token_ids] = tokenized_terms([Term(source="a", target="</s>")], TOKENIZER)
-    assert TOKENIZER.eos_id not in token_ids
 
 
 @pytest.mark.parametrize(
     ("terms", "reason"),
     [
-        ([Term(source="", target="a")], "source is empty"),
-        ([Term(source="a", target="")], "target is empty"),
-        ([Term(source=" ", target="a")], "source is empty"),
-        ([Term(source="a", target="\t")], "target is empty"),
+        *(([Term(source=blank, target="a")], "source is empty") for blank in ("", " ")),
+        *(([Term(source="a", target=blank)], "target is empty") for blank in ("", "\t")),
         ([Term(source="a" * 257, target="a")], "source has 257 characters"),
         ([Term(source="a", target="a" * 257)], "target has 257 characters"),
         ([TEA, Term(source="tea", target="Tasse")], "'tea' twice"),
@@ -51,7 +41,8 @@ def test_invalid_terms_are_refused(terms: list[Term], reason: str) -> None:
 
 
 def test_terms_of_the_maximum_number_and_length() -> None:
-    terms = [*many(15), Term(source="a" * 256, target="ä" * 256)]
+    many = [Term(source=f"s{number}", target="t") for number in range(15)]
+    terms = [*many, Term(source="a" * 256, target="ä" * 256)]
     assert len(tokenized_terms(terms, TOKENIZER)) == 16
 
 
@@ -119,12 +110,7 @@ def targets(options: DecodingOptions, terms: list[Term], source: str) -> tuple[A
 
 @pytest.mark.parametrize(
     ("source", "found"),
-    [
-        ("a cake", [CAKE]),
-        ("cake and tea", [TEA, CAKE]),
-        ("ca\u00adke", [CAKE]),
-        ("coffee", []),
-    ],
+    [("a cake", [CAKE]), ("cake and tea", [TEA, CAKE]), ("ca\u00adke", [CAKE]), ("coffee", [])],
     ids=["one", "in the order of the request", "as it is read", "none"],
 )
 def test_only_terms_in_the_source_apply(source: str, found: list[Term]) -> None:
@@ -165,9 +151,7 @@ def test_terms_of_the_source_must_fit_the_maximum_length() -> None:
     with pytest.raises(InvalidRequest, match=r"options\.terms: .* 9 tokens, .* is 8"):
         for_source(short, terms, "tea, cake")
     assert len(targets(short, terms, "only tea")) == 1
-
-
-def test_a_target_in_the_prefix_counts_once() -> None:
+    # A target in the prefix counts once.
     with pytest.raises(InvalidRequest, match=" 9 tokens"):
         for_source(options([TEA], prefix="Zum Te", limit=8), [TEA], "tea")
     assert targets(options([TEA], prefix="Zum Tee", limit=8), [TEA], "tea")

@@ -1,23 +1,14 @@
+from typing import Any
+
 import pytest
 
 from seqserve_server.front.models.lifecycle import Control, Entry, ModelState, to_drain, to_load
 
-AVAILABLE, LOADING, READY = ModelState.AVAILABLE, ModelState.LOADING, ModelState.READY
-DRAINING, FAILED = ModelState.DRAINING, ModelState.FAILED
-RESTARTING = ModelState.RESTARTING
+AVAILABLE, LOADING, READY, RESTARTING, DRAINING, FAILED = ModelState
 
 
-def version(
-    number: int,
-    state: ModelState = AVAILABLE,
-    *,
-    control: Control = Control.WATCH,
-    is_present: bool = True,
-    files: object = "files",
-) -> Entry:
-    return Entry(
-        name="m", version=number, state=state, control=control, is_present=is_present, files=files
-    )
+def version(number: int, state: ModelState = AVAILABLE, **others: Any) -> Entry:
+    return Entry(**{"name": "m", "version": number, "state": state, "files": "files"} | others)
 
 
 @pytest.mark.parametrize("state", list(ModelState))
@@ -43,7 +34,7 @@ def test_no_step_is_left_out(state: ModelState) -> None:
 
 def test_failed_version_waits_for_other_files() -> None:
     one = version(1)
-    one.move(ModelState.LOADING)
+    one.move(LOADING)
     one.move(FAILED, "weights.bin: sha256")
     one.mark_stable("files")
     assert (one.state, one.reason) == (FAILED, "weights.bin: sha256")
@@ -55,7 +46,7 @@ def test_failed_version_waits_for_other_files() -> None:
 
 def test_files_that_change_while_they_are_loaded_get_another_chance() -> None:
     one = version(1)
-    one.move(ModelState.LOADING)
+    one.move(LOADING)
     one.mark_stable("other files")
     one.move(FAILED, "weights.bin: sha256")
     one.mark_stable("other files")
@@ -74,10 +65,10 @@ def test_version_that_vanishes_while_it_loads_is_gone_only_after() -> None:
     one = version(1, LOADING)
     one.mark_missing()
     assert not one.is_removable
-    one.move(ModelState.READY)
+    one.move(READY)
     assert to_drain([one], keep=0) == [one]
-    one.move(ModelState.DRAINING)
-    one.move(ModelState.AVAILABLE)
+    one.move(DRAINING)
+    one.move(AVAILABLE)
     assert one.is_removable and to_load([one], keep=0) == []
 
 

@@ -16,33 +16,27 @@ from typing import Any, cast
 import pytest
 from tests.unit.server.engine.fake_runtime import make_manifest
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.generate.asking import FEATURES
-from tests.unit.server.front.models.test_rollout_running import LIMITS, FakeLoader, Watched
+from tests.unit.server.front.generate.asking import FEATURES, pair
+from tests.unit.server.front.models.test_rollout_running import (
+    FAILED,
+    LIMITS,
+    LOADING,
+    READY,
+    FakeLoader,
+    Watched,
+)
 from tests.unit.server.front.service import until
-from tests.unit.server.front.services.test_pivot import pair
 
 from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.errors import (
-    ArtifactError,
-    Draining,
-    ModelNotLoaded,
-    ModelUnavailable,
-    QueueFull,
-)
+from seqserve_server.contract import errors
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.group import LaunchedGroup
 from seqserve_server.front.generate import route
 from seqserve_server.front.models import on_demand
-from seqserve_server.front.models.lifecycle import Entry, ModelState
+from seqserve_server.front.models.lifecycle import Entry
 from seqserve_server.front.models.loaded_model import ServedModel
-from seqserve_server.front.models.loader import Loader
-from seqserve_server.front.models.repository import Repository
-from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.telemetry.metrics import Metrics
 
-AVAILABLE, READY, FAILED = ModelState.AVAILABLE, ModelState.READY, ModelState.FAILED
-LOADING = ModelState.LOADING
 SIZE = 100
 
 
@@ -54,7 +48,7 @@ class SizedLoader(FakeLoader):
     def manifest(self, name: str, version: int) -> Manifest:
         word = (self.repository / name / str(version) / "manifest.json").read_text()
         if word == "no manifest":
-            raise ArtifactError(f"{name}/{version}: not JSON")
+            raise errors.ArtifactError(f"{name}/{version}: not JSON")
         source, mark, target = name.partition("-")
         template = pair(source, target) if mark else None
         return make_manifest(name=name, version=version, template=template)
@@ -71,17 +65,10 @@ class Lazy(Watched):
     """Models ``a``, ``b`` and so on, each of which takes 100 bytes."""
 
     def __init__(self, models: Path, caller_share: float = 1.0, **settings: Any) -> None:
-        self.models = models
-        self.loader = SizedLoader(models, caller_share)
-        self.metrics = Metrics()
-        loader = cast(Loader, self.loader)
-        self.rollout = Rollout(Repository(), loader, self.metrics, **settings)
-        self.repository = self.rollout.repository
+        super().__init__(models, SizedLoader(models, caller_share), **settings)
 
     def write_model(self, name: str, version: int = 1, word: str = "sound") -> None:
-        folder = self.models / name / str(version)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "manifest.json").write_text(word, encoding="utf-8")
+        self.write(version, word, name)
 
     def call(self, client_id: str = "ann") -> ServerCall:
         return ServerCall(path="/s/m", request_id="key", peer=client_id)
@@ -173,7 +160,7 @@ async def test_the_loaded_model_of_a_pivot_makes_no_room_for_the_other_one(tmp_p
 async def test_a_version_that_failed_keeps_its_languages(tmp_path: Path) -> None:
     async with lazy(tmp_path, "ko-en", "en-de", words={"en-de": "torn"}) as server:
         for _ in range(2):
-            with pytest.raises(ModelNotLoaded, match="en-de/1 could not be loaded"):
+            with pytest.raises(errors.ModelNotLoaded, match="en-de/1 could not be loaded"):
                 await server.ask_for_pair("ko", "de")
 
 
@@ -191,7 +178,9 @@ async def test_a_version_in_use_stays(tmp_path: Path, monkeypatch: pytest.Monkey
         # Two of them do not fit beside the one that is in use, however long a call waits.
         monkeypatch.setattr(on_demand, "_ROOM_S", 0.05)
         await route.find_model("c", 0, server.repository, calls["b"])
-        with pytest.raises(ModelUnavailable, match="b/1 is not loaded, and calls or an admin"):
+        with pytest.raises(
+            errors.ModelUnavailable, match="b/1 is not loaded, and calls or an admin"
+        ):
             await server.ask("b")
         for call in calls.values():
             call.release_models()
@@ -211,7 +200,7 @@ async def test_whatever_callers_do_memory_is_bounded_and_versions_in_use_stay(
                 # Some leave while they wait, as their deadline passes, and some need two models.
                 names = random.sample("abcdef", k=random.choice([1, 1, 2]))
                 patience_s = random.choice([0.01, None])
-                with suppress(TimeoutError, ModelNotLoaded):
+                with suppress(TimeoutError, errors.ModelNotLoaded):
                     async with asyncio.timeout(patience_s):
                         for name in names:
                             await route.find_model(name, 0, server.repository, call)
@@ -247,7 +236,7 @@ async def test_a_failure_is_told_and_tried_again_after_a_pause(
         assert [str(each) for each in calls] == ["a/1 could not be loaded: a/1: is torn"] * 3
         assert server.loader.loads == [1]
         assert not server.repository.find("a").is_ready
-        with pytest.raises(ModelNotLoaded, match="is torn"):
+        with pytest.raises(errors.ModelNotLoaded, match="is torn"):
             await server.ask("a")
         assert server.loader.loads == [1], "the pause is not over"
         server.write_model("a")
@@ -263,7 +252,7 @@ async def test_an_older_version_serves_where_the_newest_cannot_be_loaded(tmp_pat
         server.write_model("a", 2, "torn")
         await server.scan()
         assert await server.ask("a") == "a/1"
-        with pytest.raises(ModelNotLoaded, match="a/2: is torn"):
+        with pytest.raises(errors.ModelNotLoaded, match="a/2: is torn"):
             await server.ask("a", 2)
         server.write_model("a", 3)
         await server.scan()
@@ -287,10 +276,9 @@ async def test_one_that_never_fits_has_failed_before_any_call(tmp_path: Path) ->
     async with lazy(tmp_path, "a", "huge") as server:
         reason = "takes 3 MB, and --max-loaded-mb is 0"
         assert server.repository.find("huge").reason == reason
-        with pytest.raises(ModelNotLoaded, match=reason):
-            await server.ask("huge")
-        with pytest.raises(ModelNotLoaded, match=reason):
-            await server.rollout.load("huge")
+        for asks in (server.ask, server.rollout.load):
+            with pytest.raises(errors.ModelNotLoaded, match=reason):
+                await asks("huge")
         assert server.loader.launches == 0
 
 
@@ -301,7 +289,7 @@ async def test_an_administrator_keeps_a_version_loaded_or_unloaded(tmp_path: Pat
             await server.ask(name)
         assert server.loaded == {"a/1", "b/1"}
         await server.rollout.unload("b", 1)
-        with pytest.raises(ModelNotLoaded, match="b/1 is not loaded; LoadModel"):
+        with pytest.raises(errors.ModelNotLoaded, match="b/1 is not loaded; LoadModel"):
             await server.ask("b")
         assert await server.ask("c") == "c/1"
         await server.rollout.load("b")
@@ -313,7 +301,7 @@ async def test_one_client_cannot_take_all_places_to_wait(tmp_path: Path) -> None
         server.loader.may_load.clear()
         calls = [asyncio.create_task(server.ask("a")) for _ in range(3)]
         await until(lambda: server.repository.find("a").state is LOADING)
-        with pytest.raises(QueueFull, match="3 calls wait for models that are loading"):
+        with pytest.raises(errors.QueueFull, match="3 calls wait for models that are loading"):
             await server.ask("a")
         other = server.call("bob")
         waiting = asyncio.create_task(route.find_model("a", 0, server.repository, other))
@@ -330,6 +318,6 @@ async def test_the_end_of_a_server_ends_the_calls_that_wait(tmp_path: Path) -> N
         waiting = asyncio.create_task(server.ask("b"))
         await asyncio.sleep(2 * on_demand._POLL_S)
         server.rollout.close()
-        with pytest.raises(Draining):
+        with pytest.raises(errors.Draining):
             await waiting
         holder.release_models()

@@ -30,21 +30,6 @@ from seqserve_server.process.logs import LogFormat, LogLevel
 pytestmark = pytest.mark.slow
 
 
-class Processes:
-    """Launches real ones, and knows which of them are left."""
-
-    def __init__(self) -> None:
-        self.launched: list[RecordedProcess] = []
-
-    def launch(self, setup: Setup) -> RecordedProcess:
-        self.launched.append(RecordedProcess(setup, LogFormat.TEXT, LogLevel.INFO))
-        return self.launched[-1]
-
-    @property
-    def left(self) -> int:
-        return sum(not process.has_ended for process in self.launched)
-
-
 class RecordedProcess(EngineProcess):
     has_ended = False
 
@@ -58,8 +43,17 @@ class Make:
 
     def __init__(self, models: Path) -> None:
         self.models = models
-        self.metrics, self.processes = Metrics(), Processes()
-        self.launch: Callable[[Setup], RecordedProcess] = self.processes.launch
+        self.metrics = Metrics()
+        self.launched: list[RecordedProcess] = []
+        """Real ones."""
+
+    def launch(self, setup: Setup) -> RecordedProcess:
+        self.launched.append(RecordedProcess(setup, LogFormat.TEXT, LogLevel.INFO))
+        return self.launched[-1]
+
+    @property
+    def left(self) -> int:
+        return sum(not process.has_ended for process in self.launched)
 
     def __call__(
         self,
@@ -80,9 +74,9 @@ class Make:
         )
         return Rollout(Repository(), loader, self.metrics, **settings)
 
-    def opened(self, **settings: Any) -> Repository:
+    def opened(self, *default: str, **settings: Any) -> Repository:
         rollout = self(**settings)
-        rollout.open()
+        rollout.open(*default)
         return rollout.repository
 
     def loads(self, result: str) -> float | None:
@@ -95,7 +89,7 @@ def making(folder: Path, tiny_artifact: Path) -> Iterator[Make]:
     made = Make(folder / "models")
     shutil.copytree(tiny_artifact.parent.parent, made.models)
     yield made
-    for process in made.processes.launched:
+    for process in made.launched:
         process.channel.close()
         process.end()
 
@@ -104,16 +98,6 @@ def making(folder: Path, tiny_artifact: Path) -> Iterator[Make]:
 def make(tmp_path: Path, tiny_artifact: Path) -> Iterator[Make]:
     with making(tmp_path, tiny_artifact) as made:
         yield made
-
-
-@pytest.fixture
-def models(make: Make) -> Path:
-    return make.models
-
-
-@pytest.fixture
-def processes(make: Make) -> Processes:
-    return make.processes
 
 
 def add_version(models: Path, version: int, *, of: str = "tiny", **changes: Any) -> Path:
@@ -131,11 +115,11 @@ def change_manifest(folder: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize(("workers", "given", "processes"), [(4, None, 1), (5, None, 3), (5, 1, 1)])
 def test_small_model_has_a_process_for_every_two_of_many_workers(
-    models: Path, workers: int, given: int | None, processes: int
+    make: Make, workers: int, given: int | None, processes: int
 ) -> None:
     limits = EngineLimits(workers=workers, slots=8, max_queue=2, max_source_tokens_per_step=64)
     loader = Loader(
-        repository=models,
+        repository=make.models,
         provider=Provider.CPU,
         threads=1,
         limits=limits,
@@ -145,8 +129,8 @@ def test_small_model_has_a_process_for_every_two_of_many_workers(
     assert len(loader.begin("tiny", 1)) == processes
 
 
-def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make, models: Path) -> None:
-    add_version(models, 2, generation={"segmentation": "lines", "beam_size": 2})
+def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make) -> None:
+    add_version(make.models, 2, generation={"segmentation": "lines", "beam_size": 2})
     repository = make.opened(generation={"segmentation": "sentences"})
     found = [entry.manifest and entry.manifest.generation for entry in repository.entries]
     assert found == [{"segmentation": "sentences"}, {"segmentation": "lines", "beam_size": 2}]
@@ -184,6 +168,7 @@ def divides(**parts: Any) -> Callable[[Path], None]:
 
 
 DOUBLING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+DOUBLINGS = {"type": "Sequence", "normalizers": [DOUBLING] * 33}
 UNKNOWN = [{"SpecialToken": {"id": "no", "type_id": 0}}]
 FRONT = {"type": "TemplateProcessing", "single": UNKNOWN, "pair": [], "special_tokens": {}}
 EMPTY = {"type": "FixedLength", "length": 0}
@@ -207,7 +192,7 @@ def leads_to_another(folder: Path) -> None:
     folder.symlink_to(folder.with_name("1"))
 
 
-LIMITS = ("max_source_length", "max_target_length")
+LENGTHS = ("max_source_length", "max_target_length")
 BROKEN: list[tuple[Callable[[Path], None], str]] = [
     (damaged("decoder.onnx"), "decoder.onnx: sha256"),
     (damaged("tokenizer.json"), "tokenizer.json: sha256"),
@@ -218,13 +203,13 @@ BROKEN: list[tuple[Callable[[Path], None], str]] = [
     (says(generation={"length_penalty": -5}), "length_penalty: is -5; it must be at least -4"),
     (says(name="other"), "other/10"),
     (says(self_test={"source": "Nobody", "target": "somebody"}), "self_test: 'Nobody' gave"),
-    (says(limits=dict.fromkeys(LIMITS, 1_000_000_000)), "/12: its caches of "),
-    (says(limits=dict.fromkeys(LIMITS, 2_147_483_647)), "fewer --slots"),
+    (says(limits=dict.fromkeys(LENGTHS, 1_000_000_000)), "/12: its caches of "),
+    (says(limits=dict.fromkeys(LENGTHS, 2_147_483_647)), "fewer --slots"),
     (more_heads, "tiny/14: cannot be run"),
     (divides(post_processor=FRONT), "tokenizer: the library failed: no entry found"),
     (divides(pre_tokenizer=EMPTY), "tokenizer: the library failed: chunk size must be"),
     (
-        divides(normalizer={"type": "Sequence", "normalizers": [DOUBLING] * 33}),
+        divides(normalizer=DOUBLINGS),
         "tokenizer.json: Replace of its normalizers may make more than 4,096",
     ),
     (leads_out, "leads out of the repository"),
@@ -245,39 +230,36 @@ def partly_broken(
 
         def launch(setup: Setup) -> RecordedProcess:
             if setup.folder.name != str(KILLED):
-                return make.processes.launch(setup)
+                return real(setup)
             with engines_stopped():
-                process = make.processes.launch(setup)
+                process = real(setup)
             os.kill(process.pid, signal.SIGKILL)
             return process
 
-        make.launch = launch
+        real, make.launch = make.launch, launch  # type: ignore[method-assign]
         yield make, make.opened()
 
 
-@pytest.mark.parametrize(
-    ("version", "reason"), [(version, reason) for version, (_, reason) in enumerate(BROKEN, FIRST)]
-)
+@pytest.mark.parametrize(("index", "reason"), [*enumerate(reason for _, reason in BROKEN)])
 def test_broken_version_is_named_and_left_out(
-    partly_broken: tuple[Make, Repository], version: int, reason: str
+    partly_broken: tuple[Make, Repository], index: int, reason: str
 ) -> None:
-    broken = partly_broken[1].find("tiny", version)
-    assert broken.state is ModelState.FAILED
-    assert reason in broken.reason
+    broken = partly_broken[1].find("tiny", FIRST + index)
+    assert broken.state is ModelState.FAILED and reason in broken.reason
 
 
 def test_broken_versions_keep_no_other_from_service(partly_broken: tuple[Make, Repository]) -> None:
     make, repository = partly_broken
     assert repository.find("tiny").version == 1
     assert (make.loads("success"), make.loads("failure")) == (1, len(BROKEN))
-    assert make.processes.left == 1
+    assert make.left == 1
 
 
 # ---- versions that are loaded
 
 
-def test_sound_versions_are_loaded(make: Make, models: Path, processes: Processes) -> None:
-    add_version(models, 2)
+def test_sound_versions_are_loaded(make: Make) -> None:
+    add_version(make.models, 2)
     repository = make.opened()
     assert [entry.label for entry in repository.entries] == ["tiny/1", "tiny/2"]
     assert len(repository.models()) == 2
@@ -286,20 +268,18 @@ def test_sound_versions_are_loaded(make: Make, models: Path, processes: Processe
     for version in ("1", "2"):
         labels = {"model": "tiny", "version": version}
         assert make.metrics.registry.get_sample_value("seqserve_slots", labels) == 2
-    assert len(processes.launched) == processes.left == 2
+    assert len(make.launched) == make.left == 2
     for model in repository.models():
         model.engine.terminate()
-    assert processes.left == 0
+    assert make.left == 0
 
 
-def test_versions_load_beside_each_other(
-    make: Make, models: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_version(models, 2)
+def test_versions_load_beside_each_other(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_version(make.models, 2)
     launched: list[int] = []
 
     def load(engine: RemoteEngine) -> None:
-        launched.append(len(processes.launched))
+        launched.append(len(make.launched))
         real(engine)
 
     real = RemoteEngine.load
@@ -308,19 +288,19 @@ def test_versions_load_beside_each_other(
     assert launched == [2, 2], "one was waited for before another began"
 
 
-def test_caches_that_do_not_fit(make: Make, models: Path, processes: Processes) -> None:
-    add_version(models, 2)
+def test_caches_that_do_not_fit(make: Make) -> None:
+    add_version(make.models, 2)
     with pytest.raises(StartupError, match="--slots"):
         make.opened(slots=1 << 50)
-    assert len(processes.launched) == 2 and processes.left == 0
+    assert len(make.launched) == 2 and make.left == 0
 
 
-def test_provider_that_is_not_there(make: Make, processes: Processes) -> None:
+def test_provider_that_is_not_there(make: Make) -> None:
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this ONNX Runtime has CUDA")
     with pytest.raises(ProviderError, match=r"pip install 'seqserve\[server-gpu\]'"):
         make.opened(provider=Provider.CUDA)
-    assert processes.left == 0
+    assert make.left == 0
 
 
 @pytest.mark.parametrize(
@@ -339,44 +319,38 @@ def test_what_is_not_there_starts_no_process(
         (make.models / "default").write_text(of_folder)
     with pytest.raises(OptionError, match=says):
         make().open(**settings)
-    assert make.processes.launched == []
+    assert make.launched == []
 
 
-def test_the_folder_may_name_the_default(make: Make, models: Path) -> None:
+def test_the_folder_may_name_the_default(make: Make) -> None:
     for name in ("aaa", "zzz"):
-        add_version(models, 1, of=name, name=name)
+        add_version(make.models, 1, of=name, name=name)
     assert make.opened().default == ""
-    (models / "default").write_text("zzz\n")
+    (make.models / "default").write_text("zzz\n")
     assert make.opened().default == "zzz"
-    rollout = make()
-    rollout.open("aaa")
-    assert rollout.repository.default == "aaa"
+    assert make.opened("aaa").default == "aaa"
 
 
-def test_a_model_may_have_the_name_of_that_file(make: Make, models: Path) -> None:
-    (models / "tiny").rename(models / "default")
-    change_manifest(models / "default" / "1", name="default")
+def test_a_model_may_have_the_name_of_that_file(make: Make) -> None:
+    (make.models / "tiny").rename(make.models / "default")
+    change_manifest(make.models / "default" / "1", name="default")
     assert make.opened().default == "default"
 
 
-def test_default_that_fails_leaves_no_process(
-    make: Make, models: Path, processes: Processes
-) -> None:
+def test_a_failed_default_leaves_no_process(make: Make) -> None:
     # Its manifest has the name of another model.
-    shutil.copytree(models / "tiny", models / "other")
+    shutil.copytree(make.models / "tiny", make.models / "other")
     with pytest.raises(OptionError, match="--default-model: 'other' is not ready"):
-        make().open("other")
-    assert processes.launched and processes.left == 0
+        make.opened("other")
+    assert make.launched and make.left == 0
 
 
-def test_only_as_many_as_are_kept_are_loaded(
-    make: Make, models: Path, processes: Processes
-) -> None:
+def test_only_as_many_as_kept_are_loaded(make: Make) -> None:
     for version in (2, 3):
-        add_version(models, version)
-    (models / "tiny" / "3" / "encoder.onnx").unlink()
+        add_version(make.models, version)
+    (make.models / "tiny" / "3" / "encoder.onnx").unlink()
     repository = make.opened(keep=1)
     states = [entry.state for entry in repository.entries]
     # The highest is broken, so that the one before it takes its place.
     assert states == [ModelState.AVAILABLE, ModelState.READY, ModelState.FAILED]
-    assert len(processes.launched) == 2
+    assert len(make.launched) == 2

@@ -1,6 +1,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.logged import fields_of, logged
@@ -40,13 +41,6 @@ def stock(tmp_path: Path) -> Stock:
 def test_first_look_is_believed(stock: Stock) -> None:
     assert [entry.label for entry in stock.repository.entries] == ["m/1"]
     assert stock.entry(1).files and not stock.entry(1).reason
-
-
-def test_folder_must_be_there_and_hold_something(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="is not a folder"):
-        Scanner(tmp_path / "nowhere", Repository()).open()
-    with pytest.raises(StartupError, match="seqserve export"):
-        Scanner(tmp_path, Repository()).open()
 
 
 async def test_what_comes_counts_once_it_lies_still(stock: Stock) -> None:
@@ -95,18 +89,20 @@ async def test_ignored_folder_is_told_once(stock: Stock, caplog: pytest.LogCaptu
         caplog.clear()
 
 
-def test_a_model_in_the_place_of_its_repository_is_told(tmp_path: Path) -> None:
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "1" / "manifest.json").touch()
-    with pytest.raises(StartupError, match=f"folder of a model, and {tmp_path} is its repository"):
-        Scanner(tmp_path / "m", Repository()).open()
-
-
-def test_ignored_folder_is_told_at_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_folder_of_models_is_told(tmp_path: Path, caplog: Any) -> None:
+    with pytest.raises(OptionError, match="is not a folder"):
+        Scanner(tmp_path / "nowhere", Repository()).open()
+    with pytest.raises(StartupError, match="seqserve export"):
+        Scanner(tmp_path, Repository()).open()
+    assert not caplog.records
     (tmp_path / "m" / "007").mkdir(parents=True)
     with pytest.raises(StartupError, match="holds no"):
         Scanner(tmp_path, Repository()).open()
     assert [fields["folder"] for fields in fields_of(caplog)] == [tmp_path / "m" / "007"]
+    (tmp_path / "m" / "1").mkdir()
+    (tmp_path / "m" / "1" / "manifest.json").touch()
+    with pytest.raises(StartupError, match=f"folder of a model, and {tmp_path} is its repository"):
+        Scanner(tmp_path / "m", Repository()).open()
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "gone"])

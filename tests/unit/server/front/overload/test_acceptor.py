@@ -12,8 +12,9 @@ import pytest
 from grpc._cython import cygrpc
 from tests.support.frames import HELLO, call, opened
 from tests.support.logged import fields_of
+from tests.unit.server.front.calls import failure, request, trailers
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import Service, failure, request, serving, trailers, until
+from tests.unit.server.front.service import Service, serving, until
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import Bound, QueueFull
@@ -24,7 +25,7 @@ from seqserve_server.front.overload.memory import PEER, held, release_all
 from seqserve_server.front.telemetry.metrics import Metrics
 
 ADMISSION = "seqserve_server.front.overload.admission"
-SOURCE = generation_pb2.GenerateRequest(source="a")
+SOURCE = request("a")
 
 
 class Servicer(generation_pb2_grpc.GenerationServiceServicer):
@@ -45,9 +46,7 @@ def open_admission(peer_of: Callable[[Any], str] = lambda context: "peer") -> Ad
 
 @asynccontextmanager
 async def started(
-    *arguments: tuple[str, int],
-    admission: Admission | None = None,
-    servicer: Servicer | None = None,
+    *arguments: tuple[str, int], admission: Any = None, servicer: Any = None
 ) -> AsyncIterator[tuple[Any, Any]]:
     """A server that admits up to 256 calls at a time, and a stub."""
     server: Any = new_server(admission or open_admission(), [], arguments)
@@ -68,77 +67,61 @@ async def ends(calls: list[Any]) -> Counter[str]:
 
 
 class FullHouse:
-    """Admits so many calls, and no more; those of health and models it always does."""
-
-    def __init__(self, free: int) -> None:
-        self.free = free
+    """Admits no calls but those of health and models."""
 
     def enter(self, caller: str) -> None:
-        if not self.free and not caller.endswith("/"):
+        if not caller.endswith("/"):
             raise QueueFull("no place", 0.25, Bound.BACKLOG)
-        self.free -= 1
 
     def leave(self, caller: str) -> None:
         """Gives no place back."""
 
 
 @pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> FullHouse:
-    """The pending calls of the next server."""
-    pending = FullHouse(0)
-    monkeypatch.setattr(f"{ADMISSION}.PendingCalls", lambda slots: pending)
-    return pending
-
-
-async def test_a_burst_beyond_the_backlog_is_refused_and_nothing_is_lost() -> None:
+async def full(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
+    monkeypatch.setattr(f"{ADMISSION}.PendingCalls", lambda slots: FullHouse())
+    monkeypatch.setattr(f"{ADMISSION}._LOG_INTERVAL_S", 0.3)
     async with serving() as service:
-        # Together in one turn, so that many arrive before the first one is served.
-        codes = await ends([service.generation.Generate(request("a")) for _ in range(600)])
-        assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"} and codes["OK"]
-        await service.until_value(600, "requests_total")
+        yield service
 
 
-async def test_a_refused_call_says_when_to_come_back(full: FullHouse) -> None:
-    async with serving() as service:
-        call = service.generation.Generate(request("a"), metadata=(("x-request-id", "mine"),))
-        error = await failure(call)
-        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert error.details() == "no place"
-        assert trailers(error)["x-request-id"] == "mine"
-        assert b"RetryInfo" in trailers(error)["grpc-status-details-bin"]
+async def test_a_burst_beyond_the_backlog_is_refused_and_nothing_is_lost(service: Service) -> None:
+    # Together in one turn, so that many arrive before the first one is served.
+    codes = await ends([service.generation.Generate(request("a")) for _ in range(600)])
+    assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"} and codes["OK"]
+    await service.until_value(600, "requests_total")
+
+
+async def test_a_refused_call_says_when_to_come_back(full: Service) -> None:
+    call = full.generation.Generate(request("a"), metadata=(("x-request-id", "mine"),))
+    error = await failure(call)
+    assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "no place")
+    assert trailers(error)["x-request-id"] == "mine"
+    assert b"RetryInfo" in trailers(error)["grpc-status-details-bin"]
+    # Models are listed however many calls wait.
+    assert (await full.models.ListModels(model_pb2.ListModelsRequest())).models
 
 
 @pytest.mark.parametrize(
     "method", ["GenerateStream", "GenerateBatch", "Score", "Tokenize", "GenerateBulk"]
 )
-async def test_every_method_that_does_work_is_refused(full: FullHouse, method: str) -> None:
-    async with serving() as service:
-        kind = getattr(generation_pb2, f"{method.replace('Stream', '')}Request")
-        # A bulk call is refused before it is read.
-        call = getattr(service.generation, method)(*[] if method == "GenerateBulk" else [kind()])
-        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        name = f"GenerationService.{method}"
-        await service.until_value(1, "requests_total", method=name, code="RESOURCE_EXHAUSTED")
-        await service.until_value(1, "rejected_total", reason="backlog")
+async def test_every_method_that_does_work_is_refused(full: Service, method: str) -> None:
+    kind = getattr(generation_pb2, f"{method.replace('Stream', '')}Request")
+    # A bulk call is refused before it is read.
+    call = getattr(full.generation, method)(*[] if method == "GenerateBulk" else [kind()])
+    assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    name = f"GenerationService.{method}"
+    await full.until_value(1, "requests_total", method=name, code="RESOURCE_EXHAUSTED")
+    await full.until_value(1, "rejected_total", reason="backlog")
 
 
-async def test_models_are_listed_however_many_calls_wait(full: FullHouse) -> None:
-    async with serving() as service:
-        assert (await service.models.ListModels(model_pb2.ListModelsRequest())).models
-
-
-async def test_refused_calls_share_a_line_of_the_log(
-    full: FullHouse, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"{ADMISSION}._LOG_INTERVAL_S", 0.3)
+async def test_refused_calls_share_a_line_of_the_log(full: Service, caplog: Any) -> None:
     caplog.set_level(logging.INFO)
-    async with serving() as service:
-        await ends([service.generation.Generate(request("a")) for _ in range(20)])
-        told = partial(fields_of, caplog, "calls refused on arrival")
-        await until(lambda: sum(line["calls"] for line in told()) == 20)
-    lines = told()
-    assert len(lines) < 20
-    assert {line["method"] for line in lines} == {"GenerationService.Generate"}
+    await ends([full.generation.Generate(request("a")) for _ in range(20)])
+    told = partial(fields_of, caplog, "calls refused on arrival")
+    await until(lambda: sum(line["calls"] for line in told()) == 20)
+    assert len(told()) < 20
+    assert {line["method"] for line in told()} == {"GenerationService.Generate"}
 
 
 async def test_a_place_is_free_again_once_the_call_is_served(service: Service) -> None:
@@ -148,12 +131,9 @@ async def test_a_place_is_free_again_once_the_call_is_served(service: Service) -
 
 
 async def test_calls_are_served_in_their_order_of_arrival() -> None:
-    seen = []
     async with started() as (_, stub):
-        calls = [stub.Generate(generation_pb2.GenerateRequest(source=str(i))) for i in range(100)]
-        for call in calls:
-            seen.append((await call).model)
-    assert seen == [str(i) for i in range(100)]
+        calls = [stub.Generate(request(str(number))) for number in range(100)]
+        assert [(await call).model for call in calls] == [str(number) for number in range(100)]
 
 
 async def test_calls_that_grpc_ends_itself_are_counted() -> None:
@@ -240,7 +220,7 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     peers = cycle([f"peer {number}" for number in range(callers)])
     admission = Admission(lambda context: next(peers), refuse, max_message_bytes=1 << 20, slots=0)
     async with started(admission=admission, servicer=reading) as (_, stub):
-        large = generation_pb2.GenerateRequest(source="a" * 900 * KB)
+        large = request("a" * 900 * KB)
         calls = [stub.Generate(large) for _ in range(100)]
         share = 64 // (callers + 1)
         await until(lambda: reading.now == callers * share)
@@ -252,38 +232,34 @@ async def test_no_more_messages_are_received_than_there_is_memory_for(callers: i
     assert Counter(reading.served) == {f"peer {each}": 100 // callers for each in range(callers)}
 
 
-async def test_calls_without_a_message_do_not_keep_others_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_calls_without_a_message_hold_up_no_other(monkeypatch: Any, service: Service) -> None:
     monkeypatch.setattr("seqserve_server.front.overload.acceptor._SILENCE_S", 0.05)
-    async with serving() as service:
-        reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
-        path = {":path": "/seqserve.v1.GenerationService/Generate"}
-        # Half of the memory is for 32 messages.
-        writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
-        await until(lambda: len(service.server._admission.messages.unread) == 32)
-        assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
-        await reader.readuntil(b"others wait")
-        writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
+    path = {":path": "/seqserve.v1.GenerationService/Generate"}
+    # Half of the memory is for 32 messages.
+    writer.write(HELLO + b"".join(opened(2 * each + 1, call(**path)) for each in range(32)))
+    await until(lambda: len(service.server._admission.messages.unread) == 32)
+    assert await service.generation.Generate(request("a")).code() is grpc.StatusCode.OK
+    await reader.readuntil(b"others wait")
+    writer.close()
 
 
-def without_parts(patch: pytest.MonkeyPatch) -> None:
-    """A release whose server takes calls otherwise."""
-    patch.setattr(cygrpc, "AioServer", object)
-
-
-def with_more_arguments(patch: pytest.MonkeyPatch) -> None:
-    """A release whose server is constructed otherwise."""
-    patch.setattr(AcceptingServer, "__init__", lambda self, *arguments, xds: None)
-
-
-@pytest.mark.parametrize("changed", [without_parts, with_more_arguments])
+@pytest.mark.parametrize(
+    ("holder", "name", "changed"),
+    [
+        pytest.param(cygrpc, "AioServer", object, id="takes calls otherwise"),
+        pytest.param(
+            AcceptingServer,
+            "__init__",
+            lambda self, *arguments, xds: None,
+            id="is constructed otherwise",
+        ),
+    ],
+)
 async def test_another_grpc_gets_its_own_server(
-    changed: Callable[[pytest.MonkeyPatch], None],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    holder: Any, name: str, changed: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    changed(monkeypatch)
+    monkeypatch.setattr(holder, name, changed)
     made = []
     monkeypatch.setattr(grpc.aio, "server", lambda **arguments: made.append(arguments))
     new_server(open_admission(), [], [("grpc.so_reuseport", 0)])

@@ -41,8 +41,7 @@ def test_calls_wait_up_to_a_number() -> None:
 def test_as_many_calls_wait_as_there_are_slots(slots: int) -> None:
     clock = Clock()
     pending = PendingCalls(slots, clock)
-    pending.enter("a")
-    pending.enter("a")
+    entered(pending, "a", most=2)
     served(pending, clock, 200, 0.1)
     assert entered(pending, "a") + 2 == slots
 
@@ -55,8 +54,7 @@ def test_callers_leave_room_for_others() -> None:
 def test_fewer_calls_wait_where_they_are_served_slowly() -> None:
     clock = Clock()
     pending = PendingCalls(clock=clock)
-    pending.enter("a")
-    pending.enter("a")
+    entered(pending, "a", most=2)
     served(pending, clock, 200, 0.0015)
     assert 180 < entered(pending, "a") + 2 < 220
     while len(pending) > 2:
@@ -87,16 +85,10 @@ def test_refused_calls_come_back_one_after_the_other() -> None:
     assert 0.05 <= times_s[0] < times_s[-1] < 1.0
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["enter", "leave"]),
-            st.sampled_from("abc"),
-            st.sampled_from([0.0, 0.001, 0.4, 1.1]),
-        ),
-        max_size=200,
-    )
-)
+KINDS, PAUSES_S = st.sampled_from(["enter", "leave"]), st.sampled_from([0.0, 0.001, 0.4, 1.1])
+
+
+@given(st.lists(st.tuples(KINDS, st.sampled_from("abc"), PAUSES_S), max_size=200))
 def test_never_more_or_less_than_what_waits(events: list[tuple[str, str, float]]) -> None:
     clock = Clock()
     pending = PendingCalls(clock=clock)

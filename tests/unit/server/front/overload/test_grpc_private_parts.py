@@ -36,7 +36,5 @@ async def test_grpcio_has_every_private_part_that_the_acceptor_uses() -> None:
 
 def test_no_other_file_of_the_server_uses_private_parts() -> None:
     root = Path(seqserve_server.__file__).parent
-    users = [
-        path.name for path in root.rglob("*.py") if PRIVATE.search(path.read_text(encoding="utf-8"))
-    ]
+    users = [path.name for path in root.rglob("*.py") if PRIVATE.search(path.read_text("utf-8"))]
     assert users == ["acceptor.py"]

@@ -38,18 +38,15 @@ async def test_bytes_are_reserved_until_they_are_released() -> None:
     assert memory.reserved_bytes == 0
 
 
-async def test_one_caller_leaves_room_for_others() -> None:
-    memory = FairMemory(1000 * MB, caller_share=0.5)
-    assert memory.max_per_caller == 500 * MB
-    for caller, size in (("a", 500), ("b", 250), ("c", 125)):
+@pytest.mark.parametrize(
+    ("share", "sizes"), [(0.5, {"a": 500, "b": 250, "c": 125}), (1.0, {"b": 1000})]
+)
+async def test_a_caller_leaves_room_for_others(share: float, sizes: dict[str, int]) -> None:
+    memory = FairMemory(1000 * MB, caller_share=share)
+    assert memory.max_per_caller == 1000 * MB * share
+    for caller, size in sizes.items():
         await memory.reserve(caller, size * MB)
     await waits(begun(memory, "a", MB))
-
-
-async def test_a_caller_alone_may_have_all_with_a_share_of_1() -> None:
-    memory = FairMemory(1000 * MB, caller_share=1.0)
-    await memory.reserve("a", 1000 * MB)
-    await waits(begun(memory, "b", MB))
 
 
 async def test_waiting_calls_are_served_in_turn() -> None:
@@ -89,28 +86,18 @@ async def test_a_large_one_does_not_hold_up_other_callers() -> None:
     assert later.done()
 
 
-async def test_a_cancelled_call_waits_no_longer_and_holds_nothing() -> None:
-    memory = FairMemory(1000 * MB)
-    held = await memory.reserve("a", 500 * MB)
-    waiting = begun(memory, "a", 100 * MB)
-    await settled()
-    # Granted and cancelled in one iteration of the loop.
-    held.release()
-    waiting.cancel()
-    await settled()
-    assert waiting.cancelled()
-    assert (memory.reserved_bytes, memory.num_waiting) == (0, 0)
-
-
-async def test_a_call_that_is_cancelled_first_is_not_served() -> None:
+@pytest.mark.parametrize("is_granted", [True, False])
+async def test_a_cancelled_call_holds_nothing_and_the_next_is_served(is_granted: bool) -> None:
     memory = FairMemory(1000 * MB)
     held = await memory.reserve("a", 500 * MB)
     waits = [begun(memory, "a", 100 * MB) for _ in range(2)]
     await settled()
-    waits[0].cancel()
-    held.release()
+    # Granted and cancelled in one iteration of the loop, or cancelled first.
+    ends = (held.release, waits[0].cancel)
+    for end in ends if is_granted else reversed(ends):
+        end()
     await settled()
-    assert waits[0].cancelled()
+    assert waits[0].cancelled() and memory.num_waiting == 0
     assert waits[1].result().size == memory.reserved_bytes == 100 * MB
 
 

@@ -9,19 +9,17 @@ from typing import Any
 
 import grpc
 import pytest
-import pytest_asyncio
 from google.rpc.error_details_pb2 import ErrorInfo
 from tests.support.logged import fields_of
+from tests.unit.server.front.calls import details, failure, request, trailers
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.security.test_tokens import line
-from tests.unit.server.front.service import Service, details, failure, request, serving, trailers
+from tests.unit.server.front.service import Service, noted_specs, serving
 
 from seqserve.auth import Scope
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_server.contract.request import Spec
 from seqserve_server.front.call.interceptor import CallInterceptor
-from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tokens import SCOPES, Authorization, Tokens, scope_of
 from seqserve_server.front.security.usage import Usage
@@ -84,9 +82,7 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         (INFERENCE, "RepositoryModelLoad RepositoryModelUnload", Scope.ADMIN),
     ],
 )
-def test_method_needs_the_scope_of_its_row_or_service(
-    service: str, methods: str, scope: Scope | None
-) -> None:
+def test_method_needs_the_scope_of_its_row(service: str, methods: str, scope: Scope | None) -> None:
     assert {scope_of(f"{service}/{method}") for method in methods.split()} == {scope}
 
 
@@ -171,16 +167,14 @@ def handlers(reached: list[str]) -> grpc.GenericRpcHandler:
         reached.append("ran")
         yield b"answer"
 
-    made: dict[str, Callable[..., Any]] = {
-        kind: getattr(grpc, f"{kind}_rpc_method_handler") for kind in KINDS
-    }
-    methods = {
-        kind: make(many if kind.endswith("stream") else one, read) for kind, make in made.items()
-    }
+    methods = {}
+    for kind in KINDS:
+        make: Callable[..., Any] = getattr(grpc, f"{kind}_rpc_method_handler")
+        methods[kind] = make(many if kind.endswith("stream") else one, read)
     return grpc.method_handlers_generic_handler("x.Door", methods)
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def door(tokens: Path) -> AsyncIterator[Door]:
     calls = CallInterceptor(Metrics(), authorization=Authorization(Tokens(tokens), Usage()))
     server = grpc.aio.server(interceptors=[calls])
@@ -226,9 +220,7 @@ async def test_every_shape_of_call_needs_a_token_with_the_scope(door: Door, kind
 
 
 @pytest.mark.parametrize("metadata", [(), bearer("caller"), GOOD])
-async def test_unknown_method_is_unimplemented_whatever_the_token(
-    door: Door, metadata: Metadata
-) -> None:
+async def test_unknown_method_is_unimplemented_for_all(door: Door, metadata: Metadata) -> None:
     async with grpc.aio.insecure_channel(door.target) as channel:
         error = await failure(channel.unary_unary("/x.Door/Window")(b"", metadata=metadata))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -237,7 +229,7 @@ async def test_unknown_method_is_unimplemented_whatever_the_token(
 # ---- the whole service
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def guarded(tokens: Path) -> AsyncIterator[Service]:
     async with serving(security=Security(tokens=Tokens(tokens))) as service:
         yield service
@@ -269,28 +261,21 @@ async def test_calls_of_the_service_need_a_token_of_their_scope(
         with contextlib.suppress(grpc.RpcError):
             _ = [one async for one in call] if kind.endswith("stream") else await call
         refused.append(code if (code := await call.code()) in (UNAUTHENTICATED, DENIED) else None)
-    assert (
-        refused
-        == {
-            None: [None, None, None],
-            Scope.GENERATE: [UNAUTHENTICATED, None, DENIED],
-            Scope.ADMIN: [UNAUTHENTICATED, DENIED, None],
-        }[scope]
-    )
+    expected = {
+        None: [None, None, None],
+        Scope.GENERATE: [UNAUTHENTICATED, None, DENIED],
+        Scope.ADMIN: [UNAUTHENTICATED, DENIED, None],
+    }
+    assert refused == expected[scope]
     assert guarded.engine.queue_depth == guarded.engine.slots_in_use == 0
 
 
-async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service) -> None:
-    submitted, submit = [], guarded.remote.submit
-
-    def noted(spec: Spec, receive: Receive) -> int:
-        submitted.append(spec)
-        return submit(spec, receive)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guarded.remote, "submit", noted)
-        for token in ("caller", "good"):
-            await guarded.generation.Generate(request("a"), metadata=bearer(token))
+async def test_queue_is_shared_among_token_names_or_else_peers(
+    guarded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = noted_specs(guarded, monkeypatch)
+    for token in ("caller", "good"):
+        await guarded.generation.Generate(request("a"), metadata=bearer(token))
     assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], "where it has no name"
 
 
@@ -316,10 +301,9 @@ async def test_log_line_names_the_token_and_never_shows_it(
 
 
 async def test_refused_calls_are_counted_by_known_methods_only(guarded: Service) -> None:
-    await failure(guarded.generation.Generate(request("a")))
+    await failure(guarded.generate("a"))
     await failure(guarded.channel.unary_unary("/seqserve.v1.GenerationService/Made-up")(b""))
     labels = {"method": "GenerationService.Generate", "code": "UNAUTHENTICATED", "model": ""}
     assert await guarded.value("requests_total", **labels) == 1
-    assert (await guarded.scraped())["seqserve_requests"] == {
-        frozenset({"method", "code", "model", "version"})
-    }
+    series = (await guarded.scraped())["seqserve_requests"]
+    assert series == {frozenset({"method", "code", "model", "version"})}

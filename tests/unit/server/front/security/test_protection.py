@@ -12,9 +12,11 @@ from seqserve_server.front.security.protection import security_of
 from seqserve_server.process import logs
 from seqserve_server.serve import app
 
+Given = dict[str, dict[str, Any]]
+
 
 @pytest.fixture
-def given(certificates: Certificates, tmp_path: Path) -> dict[str, dict[str, Any]]:
+def given(certificates: Certificates, tmp_path: Path) -> Given:
     """What an operator may give, by a short name."""
     tokens = tmp_path / "tokens"
     entry = TokenEntry(digest=digest_of("abc"), scopes=frozenset([Scope.GENERATE]))
@@ -27,7 +29,7 @@ def given(certificates: Certificates, tmp_path: Path) -> dict[str, dict[str, Any
     }
 
 
-def options(given: dict[str, dict[str, Any]], names: str, **others: Any) -> ServeOptions:
+def options(given: Given, names: str, **others: Any) -> ServeOptions:
     for name in names.split():
         others |= given[name]
     return ServeOptions(**others)
@@ -46,11 +48,7 @@ def options(given: dict[str, dict[str, Any]], names: str, **others: Any) -> Serv
     ],
 )
 def test_a_reachable_port_needs_tls_and_tokens_or_insecure(
-    given: dict[str, dict[str, Any]],
-    caplog: pytest.LogCaptureFixture,
-    host: str,
-    names: str,
-    missing: str,
+    given: Given, caplog: pytest.LogCaptureFixture, host: str, names: str, missing: str
 ) -> None:
     closed = options(given, names, host=host)
     if missing:
@@ -60,13 +58,13 @@ def test_a_reachable_port_needs_tls_and_tokens_or_insecure(
         security_of(closed)
     assert caplog.records == []
     security_of(options(given, names, host=host, insecure=True))
-    assert [record.message for record in caplog.records] == ["insecure"] * bool(missing)
+    assert caplog.messages == ["insecure"] * bool(missing)
     assert all(record.levelno == logging.WARNING for record in caplog.records)
 
 
 @pytest.mark.parametrize("names", ["", "tokens", "tls", "tls mutual tokens"])
 def test_within_this_machine_anything_goes(
-    given: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture, names: str
+    given: Given, caplog: pytest.LogCaptureFixture, names: str
 ) -> None:
     security = security_of(options(given, names))
     assert (security.certificates is not None) is ("tls" in names)
@@ -80,9 +78,7 @@ def test_nothing_by_default() -> None:
     assert security.usage.periods("anyone") == []
 
 
-def test_the_command_refuses_before_it_loads_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_refuses_before_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It is this process's, and stays as it is.
     monkeypatch.setattr(logs, "configure", lambda *_: None)
     for argv in (["--host", "0.0.0.0"], ["--tokens", str(tmp_path / "none")]):
@@ -96,5 +92,5 @@ def test_verbosity_by_which_strangers_write_into_the_log_is_warned_of(
 ) -> None:
     monkeypatch.setenv("GRPC_VERBOSITY", verbosity)
     security_of(ServeOptions())
-    warned = [record.message for record in caplog.records]
+    warned = caplog.messages
     assert warned == ([] if verbosity.upper() == "NONE" else ["log can be forged"])

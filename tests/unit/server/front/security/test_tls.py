@@ -75,7 +75,7 @@ def test_a_broken_pair_leaves_the_old_one(
         # Half of it; the certificate without its key; nothing.
         certificate.write_text(broken)
         assert [port.shown(), port.shown()] == [before, before]
-    assert [record.message for record in caplog.records] == ["certificate kept"] * 3
+    assert caplog.messages == ["certificate kept"] * 3
     assert before.splitlines()[1] not in caplog.text
     files.replace_server(other_certificates)
     assert port.shown() == after
@@ -102,16 +102,14 @@ def test_expired_certificate_is_warned_of_at_start_and_at_each_reload(
     caplog.clear()
     expire(files.server[0], "220203040506")
     assert found.files.last.succeeded
-    assert [record.message for record in caplog.records] == ["certificate expired"]
+    assert caplog.messages == ["certificate expired"]
     caplog.clear()
     expire(files.server[0], "490203040506")
     assert found.expiry_s["--tls-certificate"] == 2_495_937_906
     assert caplog.records == []
 
 
-def test_a_file_of_several_certificates_expires_with_the_first(
-    files: Files, other_certificates: Files
-) -> None:
+def test_certificates_expire_with_the_first(files: Files, other_certificates: Files) -> None:
     certificate, key = files.server
     expire(certificate, "490203040506")
     expire(files.ca, "480203040506")
@@ -147,8 +145,6 @@ def test_files_are_named_by_their_options(certificates: Files, tmp_path: Path) -
         with pytest.raises(OptionError, match=f"^{says}"):
             Certificates(*files)
 
-
-# ---- the time in a certificate
 
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
 

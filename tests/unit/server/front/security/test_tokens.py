@@ -60,13 +60,7 @@ def test_a_file_that_is_wrong(path: Path, text: str, message: str) -> None:
     assert tokens.find("one") and tokens.find("two")
 
 
-def test_bytes_that_are_no_text(path: Path) -> None:
-    path.write_bytes(b"\xff")
-    with pytest.raises(OptionError, match="is not UTF-8 text"):
-        Tokens(path)
-
-
-def test_what_is_no_plain_file(path: Path) -> None:
+def test_what_is_no_text_file(path: Path) -> None:
     tokens = Tokens(path)
     path.unlink()
     os.mkfifo(path)
@@ -74,8 +68,9 @@ def test_what_is_no_plain_file(path: Path) -> None:
     for other in (path, path.parent, Path(os.devnull)):
         with pytest.raises(OptionError, match=f"^--tokens: {other} is not a regular file"):
             Tokens(other)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"^--tokens: .*none cannot be read: No such file"):
-        Tokens(tmp_path / "none")
+    path.unlink()
+    with pytest.raises(OptionError, match=r"^--tokens: .*tokens cannot be read: No such file"):
+        Tokens(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(OptionError, match="is not UTF-8 text"):
+        Tokens(path)

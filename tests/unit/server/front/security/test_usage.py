@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
+from tests.unit.server.front.calls import batch, bulk, ended, failure, request
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import Service, request, serving
+from tests.unit.server.front.service import Service, serving
+from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.auth import Quota, Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
-from seqserve.open_inference import open_inference_pb2
-from seqserve.v1 import generation_pb2, model_pb2
+from seqserve.v1 import model_pb2
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.security.tokens import Tokens
@@ -75,9 +75,7 @@ async def test_counts_survive_a_restart_until_their_period_ends(tmp_path: Path) 
         ("requests/day=2", "2 requests a day"),
     ],
 )
-async def test_quota_is_refused_with_the_time_of_its_renewal(
-    tmp_path: Path, quota: str, reason: str
-) -> None:
+async def test_quota_is_refused_until_its_renewal(tmp_path: Path, quota: str, reason: str) -> None:
     clock = Calendar()
     async with counting(tmp_path / "usage", clock) as usage:
         usage.add("shop", 19, 5)
@@ -155,9 +153,6 @@ def test_quotas_need_the_file_and_the_file_needs_tokens(tmp_path: Path) -> None:
     asyncio.run(security_of(both).usage.stop())
 
 
-# ---- the whole service
-
-
 @asynccontextmanager
 async def limited(tmp_path: Path, *quotas: str) -> AsyncIterator[Service]:
     (tmp_path / "tokens").write_text(f"{entry(*quotas)}\n")
@@ -168,32 +163,17 @@ async def limited(tmp_path: Path, *quotas: str) -> AsyncIterator[Service]:
     await usage.stop()
 
 
-async def refused(call: Any) -> grpc.aio.AioRpcError:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    return caught.value
-
-
 async def test_every_call_that_generates_is_counted(tmp_path: Path) -> None:
     async with limited(tmp_path) as service:
         calls = service.generation
-
-        async def bulk() -> AsyncIterator[Any]:
-            for number in range(2):
-                yield generation_pb2.GenerateBulkRequest(id=number, request=request("bulk"))
-            yield generation_pb2.GenerateBulkRequest(id=3, request=request(""))
-
         await calls.Generate(request("single"), metadata=METADATA)
         _ = [each async for each in calls.GenerateStream(request("stream"), metadata=METADATA)]
-        batch = generation_pb2.GenerateBatchRequest(sources=["one", "", "two"])
-        await calls.GenerateBatch(batch, metadata=METADATA)
-        _ = [each async for each in calls.GenerateBulk(bulk(), metadata=METADATA)]
-        infer = open_inference_pb2.ModelInferRequest(model_name="echo")
-        text = infer.inputs.add(name="text", datatype="BYTES", shape=[2])
-        text.contents.bytes_contents.extend([b"in", b"out"])
-        await service.inference.ModelInfer(infer, metadata=METADATA)
-        await refused(calls.Generate(request(""), metadata=METADATA))
-        await refused(calls.Generate(request("stranger")))
+        await calls.GenerateBatch(batch("one", "", "two"), metadata=METADATA)
+        sent = [bulk(1, "bulk"), bulk(2, "bulk"), bulk(3, "")]
+        await ended(calls.GenerateBulk(sent, metadata=METADATA))
+        await service.inference.ModelInfer(asking("in", "out"), metadata=METADATA)
+        await failure(calls.Generate(request(""), metadata=METADATA))
+        await failure(service.generate("stranger"))
         sources = ["single", "stream", "one", "two", "bulk", "bulk", "in", "out"]
         assert await service.value("caller_requests_total", caller="shop") == len(sources)
         characters = len("".join(sources))
@@ -225,11 +205,11 @@ async def test_a_caller_that_leaves_a_stream_has_used_what_it_was_sent(tmp_path:
 async def test_caller_beyond_its_quota_is_refused_before_its_call_is_read(tmp_path: Path) -> None:
     async with limited(tmp_path, "characters/day=6", "requests/month=9") as service:
         await service.generation.Generate(request("single"), metadata=METADATA)
-        error = await refused(service.generation.Generate(request("a"), metadata=METADATA))
+        error = await failure(service.generation.Generate(request("a"), metadata=METADATA))
         asked = model_pb2.GetUsageRequest()
         day, month = (await service.models.GetUsage(asked, metadata=METADATA)).usages
         await service.until_value(1, "rejected_total", reason="quota")
     assert error.code() is EXHAUSTED
-    assert "the quota of 6 characters a day is used up" in (error.details() or "")
+    assert "the quota of 6 characters a day is used up" in error.details()
     assert (day.characters, day.max_characters, day.max_requests) == (6, 6, 0)
     assert (month.max_characters, month.max_requests) == (0, 9)

@@ -4,8 +4,8 @@ from typing import Any
 
 import grpc
 import pytest
-import pytest_asyncio
-from tests.unit.server.front.service import Service, awaited, failure, request, serving, until
+from tests.unit.server.front.calls import awaited, batch, bulk, ended, failure, request, texts
+from tests.unit.server.front.service import Service, serving, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2
@@ -15,7 +15,7 @@ TEXT = "Grüße aus Köln 🙂"
 SENTENCES = "Good day. How are you? Good day."
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def service() -> AsyncIterator[Service]:
     async with serving(cache_bytes=1_000_000) as service:
         yield service
@@ -26,10 +26,11 @@ def without_timings(response: Any) -> Any:
     return response
 
 
-async def lookups(service: Service) -> tuple[float, float, float]:
+async def lookups(service: Service) -> tuple[float, ...]:
     results = ("hit", "joined", "miss")
-    found = [await service.value("answer_cache_lookups_total", result=each) for each in results]
-    return found[0], found[1], found[2]
+    return tuple(
+        [await service.value("answer_cache_lookups_total", result=each) for each in results]
+    )
 
 
 async def computed(service: Service) -> float:
@@ -48,44 +49,31 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+async def streamed(service: Service, **options: Any) -> tuple[str, list[int], Any]:
+    call = service.generation.GenerateStream(request(TEXT, **options))
+    *pieces, last = [message async for message in call]
+    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
+    return "".join(message.piece.text for message in pieces), ids, without_timings(last.result)
+
+
 @pytest.mark.parametrize("options", OPTIONS)
-async def test_the_same_question_has_the_same_answer(
-    service: Service, options: dict[str, Any]
-) -> None:
-    first, second = [await service.generation.Generate(request(TEXT, **options)) for _ in range(2)]
-    assert second.timings.queue_ms == second.timings.total_ms > 0
-    assert second.timings.encode_ms == second.timings.decode_ms == 0
-    assert without_timings(first) == without_timings(second)
-    assert await lookups(service) == (1, 0, 1)
+async def test_equal_questions_have_one_answer(service: Service, options: dict[str, Any]) -> None:
+    first = await streamed(service, **options)
+    assert await streamed(service, **options) == first
+    whole = await service.generate(TEXT, **options)
+    assert whole.timings.queue_ms == whole.timings.total_ms > 0
+    assert whole.timings.encode_ms == whole.timings.decode_ms == 0
+    assert without_timings(whole) == first[2]
+    assert await lookups(service) == (2, 0, 1)
     assert await computed(service) == 1
     assert await service.value("answer_cache_bytes", model="echo", version="2") > 0
 
 
 async def test_a_sample_without_a_seed_is_drawn_again(service: Service) -> None:
     for _ in range(2):
-        await service.generation.Generate(request(TEXT, top_k=3))
+        await service.generate(TEXT, top_k=3)
     assert await lookups(service) == (0, 0, 0)
     assert await computed(service) == 2
-
-
-async def streamed(service: Service, **options: Any) -> tuple[str, list[int], Any]:
-    text, token_ids, result = "", [], None
-    async for message in service.generation.GenerateStream(request(TEXT, **options)):
-        if message.HasField("piece"):
-            text += message.piece.text
-            token_ids += message.piece.token_ids
-        else:
-            result = without_timings(message.result)
-    return text, token_ids, result
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-async def test_streams_give_what_is_kept(service: Service, options: dict[str, Any]) -> None:
-    first = await streamed(service, **options)
-    assert await streamed(service, **options) == first
-    whole = await service.generation.Generate(request(TEXT, **options))
-    assert without_timings(whole) == first[2]
-    assert await lookups(service) == (2, 0, 1)
 
 
 async def test_equal_requests_at_once_are_computed_once(service: Service) -> None:
@@ -109,7 +97,7 @@ async def test_equal_requests_at_once_are_computed_once(service: Service) -> Non
 
 async def test_a_deadline_is_that_of_each_call(service: Service) -> None:
     service.runtime.may_run.clear()
-    patient = asyncio.create_task(awaited(service.generation.Generate(request(TEXT))))
+    patient = asyncio.create_task(service.generate(TEXT))
     await until(lambda: service.engine.slots_in_use == 1)
     error = await failure(service.generation.Generate(request(TEXT), timeout=0.1))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -119,49 +107,38 @@ async def test_a_deadline_is_that_of_each_call(service: Service) -> None:
 
 async def test_one_with_a_time_limit_waits_for_no_other(service: Service) -> None:
     service.runtime.step_s = 0.02
-    whole = asyncio.create_task(awaited(service.generation.Generate(request(TEXT))))
+    whole = asyncio.create_task(service.generate(TEXT))
     await until(lambda: service.engine.slots_in_use == 1)
-    cut = await service.generation.Generate(request(TEXT, time_limit_ms=100))
+    cut = await service.generate(TEXT, time_limit_ms=100)
     assert cut.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_TIME_LIMIT
     assert (await whole).hypotheses[0].text == TEXT
 
 
 async def test_sources_of_a_batch_share_answers(service: Service) -> None:
     sources = [TEXT, "b", TEXT, TEXT, "b"]
-    batch = generation_pb2.GenerateBatchRequest(sources=sources)
     for _ in range(2):
-        found = await service.generation.GenerateBatch(batch)
-        texts = [each.response.hypotheses[0].text for each in found.outcomes]
-        assert texts == sources
+        found = await service.generation.GenerateBatch(batch(*sources))
+        assert [each.response.hypotheses[0].text for each in found.outcomes] == sources
     hits, joined, misses = await lookups(service)
     assert (hits + joined, misses) == (8, 2)
 
 
-async def test_requests_of_a_bulk_call_share_answers(service: Service) -> None:
-    call = service.generation.GenerateBulk()
-    for number in range(6):
-        asked: Any = request(TEXT)
-        await call.write(generation_pb2.GenerateBulkRequest(id=number, request=asked))
-    await call.done_writing()
-    outcomes = [each.outcome.response.hypotheses[0].text async for each in call]
-    assert outcomes == [TEXT] * 6
+async def test_other_kinds_of_calls_share_answers(service: Service) -> None:
+    call = service.generation.GenerateBulk([bulk(number, TEXT) for number in range(6)])
+    assert texts(await ended(call)) == dict.fromkeys(range(6), TEXT)
+    assert await computed(service) == 1
+    answer = await service.inference.ModelInfer(asking(TEXT))
+    assert tensors(answer)["text"] == [TEXT]
     assert await computed(service) == 1
 
 
 async def test_segments_share_answers_with_sentences(service: Service) -> None:
-    await service.generation.Generate(request("Good day."))
-    answer = await service.generation.Generate(request(SENTENCES, segmentation="sentences"))
+    await service.generate("Good day.")
+    answer = await service.generate(SENTENCES, segmentation="sentences")
     assert answer.hypotheses[0].text == SENTENCES
     assert await computed(service) == 2
     hits, joined, misses = await lookups(service)
     assert (hits + joined, misses) == (2, 2)
-
-
-async def test_open_inference_shares_answers(service: Service) -> None:
-    await service.generation.Generate(request(TEXT))
-    answer = await service.inference.ModelInfer(asking(TEXT))
-    assert tensors(answer)["text"] == [TEXT]
-    assert await computed(service) == 1
 
 
 @pytest.mark.parametrize(
@@ -177,12 +154,12 @@ async def test_clients_share_answers_only_if_the_operator_says_so(
             answer = await service.generation.Generate(request(TEXT), metadata=metadata)
             assert answer.hypotheses[0].text == TEXT
         # Another question has an answer of its own.
-        await service.generation.Generate(request(TEXT, max_decoding_length=5))
+        await service.generate(TEXT, max_decoding_length=5)
         assert await lookups(service) == (*expected[:2], expected[2] + 1)
 
 
 async def test_unloading_forgets(service: Service) -> None:
-    await service.generation.Generate(request(TEXT))
+    await service.generate(TEXT)
     [model] = service.repository.models()
     answers = model.answers
     assert answers is not None and answers.counts.held_bytes > 0
@@ -194,6 +171,6 @@ async def test_unloading_forgets(service: Service) -> None:
 async def test_without_a_cache_there_are_no_lookups() -> None:
     async with serving() as service:
         for _ in range(2):
-            await service.generation.Generate(request(TEXT))
+            await service.generate(TEXT)
         assert await lookups(service) == (0, 0, 0)
         assert await computed(service) == 2

@@ -4,13 +4,13 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest
+from tests.unit.server.front.calls import batch, invalid, request
 from tests.unit.server.front.echo import MAX_TARGET, TOKEN_SCORE, byte_tokenizer
-from tests.unit.server.front.service import Service, details, failure, request
+from tests.unit.server.front.service import Service
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.contract.request import GenerateSpec, Spec
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.text.tokenizer import Tokenizer
 
@@ -18,7 +18,7 @@ TEXT = "Grüße aus Köln 🙂"
 
 
 async def test_answer(service: Service) -> None:
-    answer = await service.generation.Generate(request(TEXT))
+    answer = await service.generate(TEXT)
     (hypothesis,) = answer.hypotheses
     tokens = len(TEXT.encode())
     assert (answer.model, answer.version) == ("echo", 2)
@@ -31,7 +31,7 @@ async def test_answer(service: Service) -> None:
 
 async def test_timings_add_up(service: Service) -> None:
     service.runtime.step_s = 0.001
-    timings = (await service.generation.Generate(request("abcdef"))).timings
+    timings = (await service.generate("abcdef")).timings
     assert min(timings.queue_ms, timings.encode_ms, timings.decode_ms) > 0
     assert timings.queue_ms + timings.encode_ms < timings.first_token_ms < timings.total_ms
     parts_ms = timings.queue_ms + timings.encode_ms + timings.decode_ms
@@ -118,14 +118,8 @@ async def test_long_text_is_tokenised_off_the_loop(
         return [5, 2]
 
     monkeypatch.setattr(Tokenizer, "encode", encode)
-    await service.generation.Generate(request("a" * characters))
+    await service.generate("a" * characters)
     assert (threads == [threading.current_thread()]) is is_inline
-
-
-def batch(*sources: str, **options: Any) -> generation_pb2.GenerateBatchRequest:
-    return generation_pb2.GenerateBatchRequest(
-        sources=sources, options=generation_pb2.GenerationOptions(**options)
-    )
 
 
 async def test_batch_gives_what_each_source_gets_alone(service: Service) -> None:
@@ -134,7 +128,7 @@ async def test_batch_gives_what_each_source_gets_alone(service: Service) -> None
     answer = await service.generation.GenerateBatch(batch(*sources, max_decoding_length=20))
     assert len(answer.outcomes) == len(sources)
     for source, outcome in zip(sources, answer.outcomes, strict=True):
-        alone = await service.generation.Generate(request(source, max_decoding_length=20))
+        alone = await service.generate(source, max_decoding_length=20)
         assert list(outcome.response.hypotheses) == list(alone.hypotheses)
     assert service.engine.slots_in_use == 0
 
@@ -157,54 +151,38 @@ async def test_each_source_of_a_batch_has_its_own_failure(service: Service) -> N
     ],
 )
 async def test_batch_that_is_wrong_as_a_whole(service: Service, asked: Any, field: str) -> None:
-    error = await failure(service.generation.GenerateBatch(asked))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert details(error, BadRequest).field_violations[0].field == field
+    assert (await invalid(service.generation.GenerateBatch(asked)))[0] == field
 
 
 TEA = generation_pb2.Term(source="tea", target="Tee")
 CAKE = generation_pb2.Term(source="cake", target="Kuchen")
 
 
-@pytest.fixture
-def unmet(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[GenerateSpec]:
-    """Gives the requests that the engine is sent; its answers meet no term but the first."""
-    specs: list[GenerateSpec] = []
+async def test_each_source_of_a_batch_has_its_own_terms(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied: list[list[str]] = []
 
     def submit(spec: GenerateSpec, receive: Receive) -> int:
-        specs.append(spec)
-        hypothesis = Hypothesis(
-            [5], -1.0, StopReason.EOS, unmet_terms=range(1, len(spec.options.terms))
-        )
-        answer = Finished([hypothesis])
+        """Meets no term but the first."""
+        applied.append([byte_tokenizer().decode(words) for words in spec.options.terms])
+        unmet = range(1, len(spec.options.terms))
+        answer = Finished([Hypothesis([5], -1.0, StopReason.EOS, unmet_terms=unmet)])
         asyncio.get_running_loop().call_soon(receive, answer, Timeline())
-        return len(specs)
+        return len(applied)
 
     monkeypatch.setattr(service.remote, "submit", submit)
-    return specs
-
-
-def terms_of(specs: list[GenerateSpec]) -> list[list[str]]:
-    decode = byte_tokenizer().decode
-    return [[decode(words) for words in spec.options.terms] for spec in specs]
-
-
-async def test_each_source_of_a_batch_has_its_own_terms(
-    service: Service, unmet: list[GenerateSpec]
-) -> None:
     sources = ["cake", "nothing", "tea and cake", "tea"]
     answer = await service.generation.GenerateBatch(batch(*sources, beam_size=2, terms=[TEA, CAKE]))
     # The longest source goes first.
-    assert terms_of(unmet) == [["Tee", "Kuchen"], [], ["Kuchen"], ["Tee"]]
+    assert applied == [["Tee", "Kuchen"], [], ["Kuchen"], ["Tee"]]
     hypotheses = [outcome.response.hypotheses[0] for outcome in answer.outcomes]
     assert [list(each.unmet_terms) for each in hypotheses] == [[], [], [CAKE], []]
 
 
-async def test_each_connection_and_each_batch_is_a_flow(
-    service: Service, specs: list[Spec]
-) -> None:
+async def test_each_connection_and_each_batch_is_a_flow(service: Service, specs: Any) -> None:
     for _ in range(2):
-        await service.generation.Generate(request("a"))
+        await service.generate("a")
     await service.generation.GenerateBatch(batch("b", "c"))
     await service.generation.GenerateBatch(batch("d"))
     first, second, *sources = specs

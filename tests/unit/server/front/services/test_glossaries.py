@@ -1,15 +1,14 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
 import pytest
-from tests.unit.server.front.service import Service, request, serving
+from tests.unit.server.front.calls import invalid
+from tests.unit.server.front.generate.asking import pair
+from tests.unit.server.front.service import Service, serving
+from tests.unit.server.front.services.open_inference.tensor import asking
 
-from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_server.artifact.records import Template
 
-LANGUAGES = Template(source_languages={"en": ""}, target_languages={"de": ""})
 # The model answers with the source, so that it has the targets of these.
 ENTRIES = [generation_pb2.Term(source=text, target=text) for text in ("tea", "cake")]
 
@@ -20,7 +19,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     (tmp_path / "drinks.en-de.tsv").write_text(lines)
     (tmp_path / "drinks.ko-de.tsv").write_text("차\tTee\n")
     (tmp_path / "french.en-fr.tsv").write_text("tea\tthé\n")
-    async with serving(template=LANGUAGES, glossaries=tmp_path, slots=8) as service:
+    async with serving(template=pair("en", "de"), glossaries=tmp_path, slots=8) as service:
         yield service
 
 
@@ -38,30 +37,22 @@ async def test_a_glossary_is_given_with_its_entries(service: Service) -> None:
     assert answer.glossary.source_language == "en"
     assert list(answer.entries) == ENTRIES
     asked = model_pb2.GetGlossaryRequest(glossary="drinks")
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await service.models.GetGlossary(asked)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert (caught.value.details() or "").startswith("glossary: 'drinks' is for en to de, ko to de")
+    field, reason = await invalid(service.models.GetGlossary(asked))
+    assert field == "glossary" and reason.startswith("'drinks' is for en to de, ko to de")
 
 
 async def test_terms_of_a_glossary_apply(service: Service) -> None:
-    answer = await service.generation.Generate(request("some TEA", glossary="drinks"))
+    answer = await service.generate("some TEA", glossary="drinks")
     assert "tea" in answer.hypotheses[0].text
     assert not answer.hypotheses[0].unmet_terms
-    steam = [request("steam", glossary="drinks"), request("steam")]
-    first, second = [(await service.generation.Generate(each)).hypotheses for each in steam]
-    assert first == second, "whole words"
+    steam = await service.generate("steam", glossary="drinks")
+    assert steam.hypotheses == (await service.generate("steam")).hypotheses, "whole words"
     own = generation_pb2.Term(source="Tea", target="milk")
-    ending = request("Tea", glossary="drinks", terms=[own], max_decoding_length=4)
-    answer = await service.generation.Generate(ending)
+    ending = {"glossary": "drinks", "terms": [own], "max_decoding_length": 4}
+    answer = await service.generate("Tea", **ending)
     assert "milk" in answer.hypotheses[0].text, "its own term goes before that of the glossary"
 
 
 async def test_a_glossary_is_a_parameter_of_the_open_inference_protocol(service: Service) -> None:
-    asked = open_inference_pb2.ModelInferRequest(model_name="echo")
-    tensor = asked.inputs.add(name="text", datatype="BYTES", shape=[1])
-    tensor.contents.bytes_contents.append(b"tea")
-    asked.parameters["glossary"].string_param = "french"
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await service.inference.ModelInfer(asked)
-    assert "'french' is for en to fr" in (caught.value.details() or "")
+    _, reason = await invalid(service.inference.ModelInfer(asking("tea", glossary="french")))
+    assert "'french' is for en to fr" in reason

@@ -2,14 +2,16 @@ import asyncio
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from tests.unit.server.front.calls import batch, bulk, details, failure, invalid, request, text_of
 from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, PATIENCE_S
-from tests.unit.server.front.service import Service, details, failure, serving, until
-from tests.unit.server.front.service import request as generate
+from tests.unit.server.front.service import Service, busy, serving, until
 
-from seqserve.open_inference import open_inference_pb2
-from seqserve.v1 import generation_pb2, model_pb2
+from seqserve.open_inference import open_inference_pb2 as oip
+from seqserve.v1 import model_pb2
 from seqserve_server.front.models.lifecycle import ModelState
+
+UNLOAD = model_pb2.UnloadModelRequest(model="echo", version=2)
 
 
 async def test_every_version_is_listed(service: Service) -> None:
@@ -44,17 +46,11 @@ async def test_default_model_is_described_in_full(service: Service) -> None:
 
 
 async def test_load_is_that_of_now() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        calls = [
-            asyncio.ensure_future(service.generation.Generate(generate(text))) for text in "abc"
-        ]
-        await until(lambda: service.engine.slots_in_use == 1 and service.engine.queue_depth == 2)
+    async with busy(2) as service:
         listed = await service.models.ListModels(model_pb2.ListModelsRequest())
         model = listed.models[1]
         assert (model.slots, model.slots_in_use, model.queue_depth) == (1, 1, 2)
         service.runtime.may_run.set()
-        await asyncio.gather(*calls)
         await until(lambda: not service.engine.slots_in_use)
         found = await service.models.GetModel(model_pb2.GetModelRequest())
         assert (found.model.slots_in_use, found.model.queue_depth) == (0, 0)
@@ -62,47 +58,45 @@ async def test_load_is_that_of_now() -> None:
 
 @pytest.mark.parametrize(("name", "version"), [("nobody", 0), ("echo", 3), ("", 7)])
 async def test_unknown_version_is_not_found(service: Service, name: str, version: int) -> None:
-    request = model_pb2.GetModelRequest(model=name, version=version)
-    error = await failure(service.models.GetModel(request))
+    asked = model_pb2.GetModelRequest(model=name, version=version)
+    error = await failure(service.models.GetModel(asked))
     assert error.code() is grpc.StatusCode.NOT_FOUND
     assert "echo/1, echo/2, ruin/1" in (error.details() or "")
 
 
 async def test_unloaded_version_takes_no_calls(service: Service) -> None:
-    request = model_pb2.UnloadModelRequest(model="echo", version=2)
-    answer = await service.models.UnloadModel(request)
-    assert answer.model == model_pb2.Model(
-        name="echo", version=2, state=model_pb2.MODEL_STATE_AVAILABLE
-    )
-    error = await failure(service.generation.Generate(generate("a")))
+    unloaded = model_pb2.Model(name="echo", version=2, state=model_pb2.MODEL_STATE_AVAILABLE)
+    assert (await service.models.UnloadModel(UNLOAD)).model == unloaded
+    error = await failure(service.generate("a"))
     assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def unloading(service: Service) -> asyncio.Future[None]:
+    """Unloads the version that has the only call under way."""
+    await until(lambda: service.engine.slots_in_use == 1)
+    unload = asyncio.ensure_future(service.models.UnloadModel(UNLOAD))
+    await until(lambda: service.repository.find("echo", 2).state is ModelState.DRAINING)
+    return unload
 
 
 async def test_running_stream_keeps_its_version(service: Service) -> None:
     service.runtime.may_run.clear()
-    stream = service.generation.GenerateStream(generate("streamed"))
-    await until(lambda: service.engine.slots_in_use == 1)
-    request = model_pb2.UnloadModelRequest(model="echo", version=2)
-    unload = asyncio.ensure_future(service.models.UnloadModel(request))
-    await until(lambda: service.repository.find("echo", 2).state is ModelState.DRAINING)
+    stream = service.generation.GenerateStream(request("streamed"))
+    unload = await unloading(service)
     listed = await service.models.ListModels(model_pb2.ListModelsRequest())
     assert listed.models[1].state == model_pb2.MODEL_STATE_DRAINING
-    error = await failure(service.generation.Generate(generate("new")))
+    error = await failure(service.generate("new"))
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     service.runtime.may_run.set()
-    assert "".join([message.piece.text async for message in stream]) == "streamed"
+    assert await text_of(stream) == "streamed"
     await unload
 
 
 async def test_batch_keeps_its_version_until_its_last_source() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
-        batch = generation_pb2.GenerateBatchRequest(sources=["a", "b", "c"])
-        call = asyncio.ensure_future(service.generation.GenerateBatch(batch))
-        await until(lambda: service.engine.slots_in_use == 1)
-        request = model_pb2.UnloadModelRequest(model="echo", version=2)
-        unload = asyncio.ensure_future(service.models.UnloadModel(request))
-        await until(lambda: service.repository.find("echo", 2).state is ModelState.DRAINING)
+        call = asyncio.ensure_future(service.generation.GenerateBatch(batch("a", "b", "c")))
+        unload = await unloading(service)
         service.runtime.may_run.set()
         texts = [outcome.response.hypotheses[0].text for outcome in (await call).outcomes]
         assert texts == ["a", "b", "c"]
@@ -110,9 +104,8 @@ async def test_batch_keeps_its_version_until_its_last_source() -> None:
 
 
 async def test_unload_requires_a_version(service: Service) -> None:
-    error = await failure(service.models.UnloadModel(model_pb2.UnloadModelRequest(model="echo")))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert details(error, BadRequest).field_violations[0].field == "version"
+    asked = model_pb2.UnloadModelRequest(model="echo")
+    assert (await invalid(service.models.UnloadModel(asked)))[0] == "version"
 
 
 async def test_load_from_an_unreadable_repository_is_unavailable(service: Service) -> None:
@@ -121,64 +114,46 @@ async def test_load_from_an_unreadable_repository_is_unavailable(service: Servic
     assert "cannot be read" in (error.details() or "")
 
 
-async def test_set_traffic_gives_shares_to_ready_versions_only(service: Service) -> None:
-    request = model_pb2.SetTrafficRequest(weights={1: 90, 2: 10})
-    answer = await service.models.SetTraffic(request)
+async def test_set_traffic_gives_shares_to_ready_versions(service: Service) -> None:
+    asked = model_pb2.SetTrafficRequest(weights={1: 90, 2: 10})
+    answer = await service.models.SetTraffic(asked)
     shares = [(model.version, model.traffic_share) for model in answer.models]
     # Version 1 has failed, so its share goes to the other.
     assert shares == [(1, 0.0), (2, 1.0)]
-
-
-@pytest.mark.parametrize(
-    ("weights", "code"),
-    [
-        ({9: 1}, grpc.StatusCode.NOT_FOUND),
-        ({0: 1}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({2: 0}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({2: (1 << 32) - 1}, grpc.StatusCode.INVALID_ARGUMENT),
-    ],
-)
-async def test_bad_traffic_weights_are_refused(
-    service: Service, weights: dict[int, int], code: grpc.StatusCode
-) -> None:
-    request = model_pb2.SetTrafficRequest(model="echo", weights=weights)
-    error = await failure(service.models.SetTraffic(request))
-    assert error.code() is code
+    unknown = model_pb2.SetTrafficRequest(model="echo", weights={9: 1})
+    assert (await failure(service.models.SetTraffic(unknown))).code() is grpc.StatusCode.NOT_FOUND
+    for weights in ({0: 1}, {2: 0}, {2: (1 << 32) - 1}):
+        await invalid(service.models.SetTraffic(model_pb2.SetTrafficRequest(weights=weights)))
 
 
 async def test_bulk_call_releases_a_version_between_requests(service: Service) -> None:
     call = service.generation.GenerateBulk()
-    await call.write(generation_pb2.GenerateBulkRequest(id=1, request=generate("first")))
+    await call.write(bulk(1, "first"))
     assert (await call.read()).id == 1
-    await service.models.UnloadModel(model_pb2.UnloadModelRequest(model="echo", version=2))
-    await call.write(generation_pb2.GenerateBulkRequest(id=2, request=generate("second")))
+    await service.models.UnloadModel(UNLOAD)
+    await call.write(bulk(2, "second"))
     assert (await call.read()).outcome.failure.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
     await call.done_writing()
 
 
-async def test_draining_server_refuses_changes_to_models() -> None:
-    async with serving() as service:
-        service.runtime.may_run.clear()
-        stream = service.generation.GenerateStream(generate("streamed"))
-        await until(lambda: service.engine.slots_in_use == 1)
-        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
-        await until(lambda: not service.server.is_ready)
-        models, inference = service.models, service.inference
-        for call in (
-            models.LoadModel(model_pb2.LoadModelRequest(model="echo", version=1)),
-            models.UnloadModel(model_pb2.UnloadModelRequest(model="echo", version=2)),
-            models.SetTraffic(model_pb2.SetTrafficRequest(weights={2: 1})),
-            inference.RepositoryModelLoad(
-                open_inference_pb2.RepositoryModelLoadRequest(model_name="echo")
-            ),
-            inference.RepositoryModelUnload(
-                open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
-            ),
-        ):
-            error = await failure(call)
-            assert error.code() is grpc.StatusCode.UNAVAILABLE
-            assert details(error, ErrorInfo).reason == "DRAINING"
-            assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
-        service.runtime.may_run.set()
-        assert "".join([message.piece.text async for message in stream]) == "streamed"
-        assert await drained
+async def test_draining_server_refuses_changes_to_models(service: Service) -> None:
+    service.runtime.may_run.clear()
+    stream = service.generation.GenerateStream(request("streamed"))
+    await until(lambda: service.engine.slots_in_use == 1)
+    drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+    await until(lambda: not service.server.is_ready)
+    models, inference = service.models, service.inference
+    for call in (
+        models.LoadModel(model_pb2.LoadModelRequest(model="echo", version=1)),
+        models.UnloadModel(UNLOAD),
+        models.SetTraffic(model_pb2.SetTrafficRequest(weights={2: 1})),
+        inference.RepositoryModelLoad(oip.RepositoryModelLoadRequest(model_name="echo")),
+        inference.RepositoryModelUnload(oip.RepositoryModelUnloadRequest(model_name="echo")),
+    ):
+        error = await failure(call)
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert details(error, ErrorInfo).reason == "DRAINING"
+        assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+    service.runtime.may_run.set()
+    assert await text_of(stream) == "streamed"
+    assert await drained

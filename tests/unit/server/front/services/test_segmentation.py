@@ -3,19 +3,11 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest
+from tests.unit.server.front.calls import batch, failure, invalid, request
 from tests.unit.server.front.echo import TOKEN_SCORE
-from tests.unit.server.front.service import (
-    Service,
-    details,
-    failure,
-    request,
-    serving,
-    stepwise,
-    until,
-)
+from tests.unit.server.front.service import Service, serving, stepwise, until
 
-from seqserve.v1 import generation_pb2
+from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.contract.events import Event, Finished, Timeline
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.engine import Receive
@@ -35,7 +27,7 @@ def targets_of(answer: Any) -> list[str]:
 
 
 async def test_each_sentence_is_answered_and_white_space_comes_back(service: Service) -> None:
-    answer = await service.generation.Generate(request(TEXT, segmentation="sentences"))
+    answer = await service.generate(TEXT, segmentation="sentences")
     assert [each.text for each in answer.hypotheses] == [TEXT]
     assert sources_of(TEXT, answer) == targets_of(answer) == SENTENCES
     assert [segment.hypotheses[0].text for segment in answer.segments] == SENTENCES
@@ -45,32 +37,29 @@ async def test_each_sentence_is_answered_and_white_space_comes_back(service: Ser
 async def test_a_segment_is_answered_as_alone(service: Service) -> None:
     options: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
     options |= {"beam_size": 2, "num_hypotheses": 2}
-    answer = await service.generation.Generate(request(TEXT, segmentation="sentences", **options))
+    answer = await service.generate(TEXT, segmentation="sentences", **options)
     for source, segment in zip(SENTENCES, answer.segments, strict=True):
-        alone = await service.generation.Generate(request(source, **options))
+        alone = await service.generate(source, **options)
         assert list(segment.hypotheses) == list(alone.hypotheses)
         assert segment.source_tokens == alone.source_tokens
 
 
 async def test_the_joined_answer_sums_up_its_segments(service: Service) -> None:
-    answer = await service.generation.Generate(request(TEXT, segmentation="sentences"))
+    answer = await service.generate(TEXT, segmentation="sentences")
     [joined] = answer.hypotheses
     tokens = sum(len(sentence.encode()) for sentence in SENTENCES)
     assert (answer.source_tokens, answer.generated_tokens) == (tokens + 4, tokens)
     assert joined.score == pytest.approx(TOKEN_SCORE * (tokens + 4))
     assert joined.normalized_score == pytest.approx(TOKEN_SCORE)
-    assert joined.stop_reason == generation_pb2.STOP_REASON_EOS
+    assert joined.stop_reason == pb.STOP_REASON_EOS
     assert not joined.tokens and not joined.token_ids
     assert 0 < answer.timings.encode_ms < answer.timings.total_ms
 
 
 async def test_the_joined_answer_has_the_mean_confidence_and_all_warnings(service: Service) -> None:
     text = "One two three. <b>Tags</b>! <i>Again</i>. Привет."
-    answer = await service.generation.Generate(request(text, segmentation="sentences"))
-    markup, script = (
-        generation_pb2.SOURCE_WARNING_MARKUP,
-        generation_pb2.SOURCE_WARNING_OTHER_SCRIPT,
-    )
+    answer = await service.generate(text, segmentation="sentences")
+    markup, script = pb.SOURCE_WARNING_MARKUP, pb.SOURCE_WARNING_OTHER_SCRIPT
     warned = [list(segment.source_warnings) for segment in answer.segments]
     assert warned == [[], [markup], [markup], [script]]
     assert list(answer.source_warnings) == [markup, script]
@@ -81,24 +70,23 @@ async def test_the_joined_answer_has_the_mean_confidence_and_all_warnings(servic
 
 
 async def test_without_scores_there_is_no_joined_score(service: Service) -> None:
-    asked = request("One. Two.", segmentation="lines", return_scores=False)
-    answer = await service.generation.Generate(asked)
-    assert not answer.hypotheses[0].HasField("score")
-    assert not answer.hypotheses[0].HasField("confidence")
+    answer = await service.generate("One. Two.", segmentation="lines", return_scores=False)
+    [joined] = answer.hypotheses
+    assert not joined.HasField("score") and not joined.HasField("confidence")
 
 
 async def test_a_segment_that_is_cut_is_told_of(service: Service) -> None:
-    asked = request("Short. A long one.", segmentation="sentences", max_decoding_length=8)
-    answer = await service.generation.Generate(asked)
+    text = "Short. A long one."
+    answer = await service.generate(text, segmentation="sentences", max_decoding_length=8)
     assert answer.hypotheses[0].text == "Short. A long o"
-    assert answer.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_LENGTH
+    assert answer.hypotheses[0].stop_reason == pb.STOP_REASON_LENGTH
     reasons = [segment.hypotheses[0].stop_reason for segment in answer.segments]
-    assert reasons == [generation_pb2.STOP_REASON_EOS, generation_pb2.STOP_REASON_LENGTH]
+    assert reasons == [pb.STOP_REASON_EOS, pb.STOP_REASON_LENGTH]
 
 
 async def test_a_long_sentence_is_wrapped_and_told_of(service: Service) -> None:
     text = "Yes. This sentence is far too long, as the model reads no more than 64 bytes at once."
-    answer = await service.generation.Generate(request(text, segmentation="sentences"))
+    answer = await service.generate(text, segmentation="sentences")
     assert sources_of(text, answer) == [
         "Yes.",
         "This sentence is far too long, as the model reads no more than",
@@ -150,8 +138,7 @@ async def test_a_lone_segment_is_streamed_as_it_is_decoded(service: Service) -> 
 
 
 async def test_many_texts_in_one_call(service: Service) -> None:
-    options = generation_pb2.GenerationOptions(segmentation="sentences")
-    asked = generation_pb2.GenerateBatchRequest(sources=[TEXT, " \n", "One. Two."], options=options)
+    asked = batch(TEXT, " \n", "One. Two.", segmentation="sentences")
     first, blank, last = (await service.generation.GenerateBatch(asked)).outcomes
     assert targets_of(first.response) == SENTENCES
     assert (blank.failure.field, blank.failure.message) == ("source", "source: is empty")
@@ -159,9 +146,7 @@ async def test_many_texts_in_one_call(service: Service) -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
-async def test_half_as_many_segments_wait_as_run(
-    slots: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_half_as_many_wait_as_run(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though each of many texts of a call has many."""
     under_way = most = 0
     submit = EngineGroup.submit
@@ -179,21 +164,18 @@ async def test_half_as_many_segments_wait_as_run(
         return submit(engine, spec, received)
 
     monkeypatch.setattr(EngineGroup, "submit", counted)
-    options = generation_pb2.GenerationOptions(segmentation="sentences")
     sources = ["Go on. " * 10] * 6
-    asked = generation_pb2.GenerateBatchRequest(sources=sources, options=options)
+    asked = batch(*sources, segmentation="sentences")
     async with serving(slots=slots) as service:
-        batch = await service.generation.GenerateBatch(asked)
-    assert [each.response.hypotheses[0].text for each in batch.outcomes] == sources
+        found = await service.generation.GenerateBatch(asked)
+    assert [each.response.hypotheses[0].text for each in found.outcomes] == sources
     assert (under_way, most) == (0, slots + slots // 2)
 
 
 async def test_another_call_passes_a_text_of_many_segments() -> None:
     async with serving(slots=1) as service:
         service.runtime.hold_after(0)
-        text = asyncio.ensure_future(
-            service.generation.Generate(request("Go on. " * 40, segmentation="sentences"))
-        )
+        text = asyncio.ensure_future(service.generate("Go on. " * 40, segmentation="sentences"))
         await until(lambda: service.engine.slots_in_use == 1)
         await stepwise(service, service.generation.Generate(request("I too")))
         assert not text.done()
@@ -201,21 +183,17 @@ async def test_another_call_passes_a_text_of_many_segments() -> None:
         assert (await text).hypotheses[0].text == "Go on. " * 40
 
 
-async def test_what_the_model_does_not_read_stays(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer = service.repository.models()[0].tokenizer
-    encode, pieces = type(tokenizer).encode, type(tokenizer).pieces
-    monkeypatch.setattr(
-        type(tokenizer), "encode", lambda self, text: encode(self, text.replace("∎", ""))
-    )
-    monkeypatch.setattr(
-        type(tokenizer), "pieces", lambda self, text: pieces(self, text.replace("∎", ""))
-    )
-    answer = await service.generation.Generate(request("A.\n∎\nB.", segmentation="lines"))
+async def test_what_is_not_read_stays(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = type(service.repository.models()[0].tokenizer)
+    for name in ("encode", "pieces"):
+        read = getattr(tokenizer, name)
+        monkeypatch.setattr(
+            tokenizer, name, lambda self, text, read=read: read(self, text.replace("∎", ""))
+        )
+    answer = await service.generate("A.\n∎\nB.", segmentation="lines")
     assert targets_of(answer) == ["A.", "∎", "B."]
     assert [len(segment.hypotheses) for segment in answer.segments] == [1, 0, 1]
-    answer = await service.generation.Generate(request("∎\n∎", segmentation="lines"))
+    answer = await service.generate("∎\n∎", segmentation="lines")
     assert targets_of(answer) == ["∎", "∎"]
     assert not answer.hypotheses[0].HasField("score")
 
@@ -224,18 +202,9 @@ async def test_what_is_kept_has_its_places_in_the_whole_text(service: Service) -
     text = "I saw {a}. Ask {b}."
     asked = request(text, segmentation="sentences", keep_placeholders=True)
     kept = (await service.generation.Generate(asked)).hypotheses[0].kept
-    for places in (
-        [(each.source_begin, each.source_end) for each in kept],
-        [(each.target_begin, each.target_end) for each in kept],
-    ):
-        assert [text[begin:end] for begin, end in places] == ["{a}", "{b}"]
-
-
-async def refused(service: Service, source: str, **options: Any) -> tuple[str, str]:
-    error = await failure(service.generation.Generate(request(source, **options)))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    [violation] = details(error, BadRequest).field_violations
-    return violation.field, violation.description
+    sources = [text[each.source_begin : each.source_end] for each in kept]
+    targets = [text[each.target_begin : each.target_end] for each in kept]
+    assert sources == targets == ["{a}", "{b}"]
 
 
 @pytest.mark.parametrize(
@@ -252,29 +221,25 @@ async def test_bad_input_is_refused_by_its_field(
     source: str, options: dict[str, Any], field: str, reason: str
 ) -> None:
     async with serving(max_message_bytes=1 << 21) as service:
-        found, description = await refused(service, source, **options)
+        found, description = await invalid(service.generate(source, **options))
         assert found == field and reason in description
 
 
 async def test_an_answer_that_may_need_too_much_memory_is_refused() -> None:
     async with serving(max_answer_mb=1, caller_share=0.5) as service:
-        field, reason = await refused(service, "a\n" * 100, segmentation="lines")
-        assert (field, "the answers to 100 segments" in reason) == (
-            "options.max_decoding_length",
-            True,
-        )
+        field, reason = await invalid(service.generate("a\n" * 100, segmentation="lines"))
+        assert field == "options.max_decoding_length"
+        assert "the answers to 100 segments" in reason
         assert await service.value("answer_bytes") == 0
 
 
 async def test_the_segments_of_a_batch_are_bounded_together(service: Service) -> None:
-    options = generation_pb2.GenerationOptions(segmentation="lines")
-    asked = generation_pb2.GenerateBatchRequest(sources=["a\n" * 2049] * 2, options=options)
-    error = await failure(service.generation.GenerateBatch(asked))
-    [violation] = details(error, BadRequest).field_violations
-    assert violation.field == "sources" and "4,096 segments together" in violation.description
+    asked = batch(*["a\n" * 2049] * 2, segmentation="lines")
+    field, reason = await invalid(service.generation.GenerateBatch(asked))
+    assert field == "sources" and "4,096 segments together" in reason
 
 
 async def test_a_text_fails_as_a_whole(service: Service) -> None:
     service.runtime.fault = RuntimeError("broken")
-    error = await failure(service.generation.Generate(request(TEXT, segmentation="lines")))
+    error = await failure(service.generate(TEXT, segmentation="lines"))
     assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)

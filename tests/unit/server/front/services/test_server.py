@@ -2,37 +2,39 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from tests.certificates import Certificates
 from tests.resources import own_resources
-from tests.unit.server.front.echo import PATIENCE_S, byte_tokenizer, manifest
-from tests.unit.server.front.service import (
-    Service,
+from tests.support.logged import fields_of
+from tests.unit.server.front.calls import (
+    batch,
+    bulk,
     details,
+    ended,
     failure,
+    invalid,
     request,
-    rollout_of,
-    serving,
+    text_of,
     trailers,
-    until,
 )
+from tests.unit.server.front.echo import PATIENCE_S, echo_model, manifest
+from tests.unit.server.front.service import Service, rollout_of, serving, until
 from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.open_inference import open_inference_pb2
-from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
+from seqserve.v1 import generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.contract.limits import Provider
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import Entry, ModelState
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.security.protection import Security, certificates_of
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -43,9 +45,12 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
+def asked(name: str) -> health_pb2.HealthCheckRequest:
+    return health_pb2.HealthCheckRequest(service=name)
+
+
 async def health(service: Service, name: str) -> int:
-    stub = health_pb2_grpc.HealthStub(service.channel)
-    answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+    answer = await health_pb2_grpc.HealthStub(service.channel).Check(asked(name))
     return int(answer.status)
 
 
@@ -68,15 +73,13 @@ async def until_health(service: Service, name: str, status: int) -> None:
         ("ruin", NOT_SERVING),
     ],
 )
-async def test_health_of_server_services_models_and_versions(
-    service: Service, name: str, status: int
-) -> None:
+async def test_health_of_services_and_versions(service: Service, name: str, status: int) -> None:
     assert await health(service, name) == status
 
 
 async def test_health_follows_the_versions(service: Service) -> None:
     stub = health_pb2_grpc.HealthStub(service.channel)
-    watches = [stub.Watch(health_pb2.HealthCheckRequest(service=name)) for name in ("", "echo/2")]
+    watches = [stub.Watch(asked(name)) for name in ("", "echo/2")]
     for watch in watches:
         assert (await watch.read()).status == SERVING
     entry = service.repository.find("echo", 2)
@@ -88,9 +91,7 @@ async def test_health_follows_the_versions(service: Service) -> None:
     await service.rollout.unload("echo", 2)
     assert (await watches[1].read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
     for name in ("echo/2", "never/1"):
-        with pytest.raises(grpc.RpcError) as unknown:
-            await health(service, name)
-        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+        assert (await failure(health(service, name))).code() is grpc.StatusCode.NOT_FOUND
     for watch in watches:
         watch.cancel()
 
@@ -119,33 +120,22 @@ async def test_reflection_lists_and_describes_the_services(service: Service, nam
 
 
 @pytest.mark.parametrize("method", ["Health/Check", "Health/Watch", "Health/List"])
-async def test_malformed_request_to_health_is_an_invalid_argument(
-    service: Service, method: str
-) -> None:
+async def test_malformed_request_to_health_is_invalid(service: Service, method: str) -> None:
     call = service.channel.unary_stream(f"/grpc.health.v1.{method}")
-    error = await failure(call(b"\x0a\x02\xc3\x28\xff"))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert details(error, BadRequest).field_violations[0].field == "request"
+    assert (await invalid(call(b"\x0a\x02\xc3\x28\xff")))[0] == "request"
 
 
 @pytest.mark.parametrize("name", REFLECTION)
-async def test_malformed_request_to_reflection_is_an_invalid_argument(
-    service: Service, name: str
-) -> None:
+async def test_malformed_request_to_reflection_is_invalid(service: Service, name: str) -> None:
     path = f"/{name}/ServerReflectionInfo"
     listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
     call = service.channel.stream_stream(path)(iter([listing, b"\x1a\x02\xc3\x28", listing]))
     answer = reflection_pb2.ServerReflectionResponse.FromString(await anext(aiter(call)))
     assert answer.list_services_response.service
-    error = await failure(call)
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    violation = details(error, BadRequest).field_violations[0]
-    assert violation.field == "request"
+    assert (await invalid(call))[0] == "request"
 
 
-async def test_health_refuses_to_list_models(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_health_lists_no_models(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     error = await failure(service.channel.unary_unary("/grpc.health.v1.Health/List")(b""))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "ListModels" in (error.details() or "")
@@ -158,9 +148,7 @@ async def test_port_in_use_fails_the_start(service: Service) -> None:
         Server(options, rollout_of(service.repository, Metrics()), Metrics())
 
 
-async def test_key_that_only_grpc_refuses_fails_the_start(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+async def test_key_that_grpc_refuses_is_told(certificates: Certificates, tmp_path: Path) -> None:
     certificate, key = certificates.server
     # PKCS #8 with a version that does not exist.
     later = tmp_path / "later.key"
@@ -174,61 +162,40 @@ async def test_drain_finishes_accepted_calls_and_refuses_new_ones() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
         stream = service.generation.GenerateStream(request("streamed"))
-        streamed = asyncio.ensure_future(_text_of(stream))
+        streamed = asyncio.create_task(text_of(stream))
         await until(lambda: service.engine.slots_in_use == 1)
-        queued = asyncio.ensure_future(service.generation.Generate(request("queued")))
-        await until(lambda: service.engine.queue_depth == 1)
+        queued = asyncio.create_task(service.generate("queued"))
+        many = batch(*"abcd")
+        accepted = asyncio.ensure_future(service.generation.GenerateBatch(many))
+        await until(lambda: service.engine.queue_depth == 2)
         drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
         await until(lambda: not service.server.is_ready)
-        assert await health(service, "") == NOT_SERVING
-        assert await health(service, "echo") == NOT_SERVING
-        error = await failure(service.generation.Generate(request("new")))
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
-        assert details(error, RetryInfo) is not None
+        assert await health(service, "") == await health(service, "echo") == NOT_SERVING
+        # A new batch is refused as a whole, so that the client sends all of it elsewhere.
+        for call in (service.generate("new"), service.generation.GenerateBatch(many)):
+            error = await failure(call)
+            assert error.code() is grpc.StatusCode.UNAVAILABLE
+            assert details(error, RetryInfo) is not None
         assert not drained.done()
         service.runtime.may_run.set()
         assert (await queued).hypotheses[0].text == "queued"
-        assert await streamed == "streamed"
-        assert await drained
-
-
-async def test_drain_finishes_every_source_of_an_accepted_batch() -> None:
-    async with serving(slots=1) as service:
-        service.runtime.may_run.clear()
-        many = generation_pb2.GenerateBatchRequest(sources=["a", "b", "c", "d"])
-        accepted = asyncio.ensure_future(service.generation.GenerateBatch(many))
-        await until(lambda: service.engine.slots_in_use == 1)
-        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
-        await until(lambda: not service.server.is_ready)
-        # A new batch is refused as a whole, so that the client sends all of it elsewhere.
-        error = await failure(service.generation.GenerateBatch(many))
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
-        service.runtime.may_run.set()
         answers = [outcome.response.hypotheses[0].text for outcome in (await accepted).outcomes]
-        assert answers == ["a", "b", "c", "d"]
+        assert (await streamed, answers) == ("streamed", ["a", "b", "c", "d"])
         assert await drained
 
 
 async def test_drain_ends_calls_at_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    sources = ["a", "b"]
-    bulk = [
-        generation_pb2.GenerateBulkRequest(id=1, request=cast(Any, request("a"))) for _ in sources
-    ]
     async with serving(slots=8) as service:
         service.runtime.may_run.clear()
         generation, inference = service.generation, service.inference
         calls = {
             "GenerationService.Generate": generation.Generate(request("a")),
             "GenerationService.GenerateStream": generation.GenerateStream(request("a")),
-            "GenerationService.GenerateBatch": generation.GenerateBatch(
-                generation_pb2.GenerateBatchRequest(sources=sources)
-            ),
-            "GenerationService.GenerateBulk": generation.GenerateBulk(iter(bulk)),
+            "GenerationService.GenerateBatch": generation.GenerateBatch(batch("a", "b")),
+            "GenerationService.GenerateBulk": generation.GenerateBulk([bulk(1, "a")] * 2),
             "GRPCInferenceService.ModelInfer": inference.ModelInfer(asking("a")),
-            "GRPCInferenceService.ModelStreamInfer": inference.ModelStreamInfer(
-                iter([asking("a")])
-            ),
+            "GRPCInferenceService.ModelStreamInfer": inference.ModelStreamInfer([asking("a")]),
         }
         errors = asyncio.gather(*map(failure, calls.values()))
         # Some requests run and the others wait.
@@ -241,13 +208,11 @@ async def test_drain_ends_calls_at_its_timeout(caplog: pytest.LogCaptureFixture)
             assert details(error, ErrorInfo).reason == "DRAINING"
             assert trailers(error)["x-request-id"]
         ids = {trailers(error)["x-request-id"] for error in errors.result()}
-        lines = [record.fields for record in caplog.records if hasattr(record, "fields")]
-        ended = [line for line in lines if "method" in line]
-        assert {line["method"] for line in ended} == set(calls)
-        assert {line["id"] for line in ended} == ids
-        assert [(line["code"], line["reason"]) for line in ended] == [
-            ("UNAVAILABLE", "DRAINING")
-        ] * len(calls)
+        lines = [line for line in fields_of(caplog) if "method" in line]
+        assert {line["method"] for line in lines} == set(calls)
+        assert {line["id"] for line in lines} == ids
+        reasons = [(line["code"], line["reason"]) for line in lines]
+        assert reasons == [("UNAVAILABLE", "DRAINING")] * len(calls)
         for method in calls:
             labels = {"method": method, "code": "UNAVAILABLE", "model": "echo"}
             await service.until_value(1, "requests_total", **labels)
@@ -258,32 +223,28 @@ async def test_drain_at_its_timeout_does_not_wait_for_a_client_that_does_not_rea
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(module, "_FLUSH_S", 0.1)
-    many = [
-        generation_pb2.GenerateBulkRequest(id=1, request=cast(Any, request("a" * 40)))
-        for _ in range(99)
-    ]
     narrow = [("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0)]
     async with serving() as service:
         # Slow enough that others still run when the first is done.
         service.runtime.step_s = 0.001
         target = f"127.0.0.1:{service.server.port}"
         async with grpc.aio.insecure_channel(target, options=narrow) as channel:
-            call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateBulk(iter(many))
+            call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateBulk(
+                [bulk(1, "a" * 40)] * 99
+            )
             await anext(aiter(call))
             # The call is still open when the server drains: its responses wait for the client.
             assert not await asyncio.wait_for(service.server.drain(0.1), PATIENCE_S)
             assert (await failure(call)).code() is grpc.StatusCode.UNAVAILABLE
-            [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
+            [line] = fields_of(caplog)
             assert (line["code"], line["reason"]) == ("UNAVAILABLE", "DRAINING")
 
 
-async def test_health_watchers_do_not_delay_the_drain() -> None:
-    async with serving() as service:
-        stub = health_pb2_grpc.HealthStub(service.channel)
-        watch = stub.Watch(health_pb2.HealthCheckRequest(service="echo"))
-        assert (await watch.read()).status == SERVING
-        assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
-        assert (await watch.read()).status == NOT_SERVING
+async def test_health_watchers_do_not_delay_the_drain(service: Service) -> None:
+    watch = health_pb2_grpc.HealthStub(service.channel).Watch(asked("echo"))
+    assert (await watch.read()).status == SERVING
+    assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
+    assert (await watch.read()).status == NOT_SERVING
 
 
 class Drained:
@@ -307,20 +268,11 @@ class Drained:
 
 async def test_drain_stops_every_engine() -> None:
     notes: list[str] = []
-    tokenizer = byte_tokenizer()
+    engine = cast(EngineGroup, Drained(notes))
+    models = [replace(echo_model(manifest(f"m-{number}")), engine=engine) for number in range(3)]
     entries = [
-        Entry(
-            name=f"model-{number}",
-            version=1,
-            state=ModelState.READY,
-            model=ServedModel(
-                manifest=manifest(f"model-{number}"),
-                tokenizer=tokenizer,
-                engine=cast(EngineGroup, Drained(notes)),
-                provider=Provider.CPU,
-            ),
-        )
-        for number in range(3)
+        Entry(name=model.manifest.name, version=1, state=ModelState.READY, model=model)
+        for model in models
     ]
     metrics = Metrics()
     server = Server(ServeOptions(port=0), rollout_of(Repository(entries), metrics), metrics)
@@ -361,21 +313,16 @@ async def test_server_drains_without_its_engine(service: Service) -> None:
     service.hosts.may_launch.set()
 
 
-async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[type-arg]
-    return "".join([message.piece.text async for message in stream])
-
-
 async def _mixed(service: Service) -> None:
     """Makes calls of each kind: three that succeed, one that fails, two that are cancelled."""
-    await service.generation.Generate(request("good"))
-    await _text_of(service.generation.GenerateStream(request("streamed")))
-    await failure(service.generation.Generate(request("")))
+    await service.generate("good")
+    await text_of(service.generation.GenerateStream(request("streamed")))
+    await failure(service.generate(""))
     left = service.generation.GenerateStream(request("left"))
     await left.read()
     left.cancel()
-    asked: Any = request("one of many")
-    requests = [generation_pb2.GenerateBulkRequest(id=1, request=asked) for _ in range(6)]
-    assert len([response async for response in service.generation.GenerateBulk(requests)]) == 6
+    requests = [bulk(number, "one of many") for number in range(6)]
+    assert len(await ended(service.generation.GenerateBulk(requests))) == 6
     left = service.generation.GenerateBulk(requests)
     await left.read()
     left.cancel()

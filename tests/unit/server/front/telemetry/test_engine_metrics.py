@@ -59,12 +59,10 @@ def test_each_version_has_its_own_series(engines: EnginesCollector) -> None:
         engines.add(version, Busy(rows))
     assert value(engines, "queue_depth", FIRST, priority="normal") == 2
     assert value(engines, "queue_depth", FIRST, priority="low") == 1
-    assert value(engines, "slots_in_use", FIRST) == 5
-    assert value(engines, "slots_in_use", SECOND) == 7
-    assert value(engines, "slots", SECOND) == 8
-    assert value(engines, "cache_bytes", SECOND) == 1000
-    assert value(engines, "batch_rows_count", OTHER) == 1
-    assert value(engines, "batch_rows_sum", OTHER) == 1
+    assert [value(engines, "slots_in_use", each) for each in (FIRST, SECOND)] == [5, 7]
+    assert [value(engines, name, SECOND) for name in ("slots", "cache_bytes")] == [8, 1000]
+    rows = [value(engines, f"batch_rows_{name}", OTHER) for name in ("count", "sum")]
+    assert rows == [1, 1]
     assert value(engines, "step_seconds_total", OTHER) == pytest.approx(0.004)
 
 
@@ -74,9 +72,8 @@ def test_memory_of_gpus_is_shown_where_there_are_any(engines: EnginesCollector) 
     engines.add(FIRST, Busy())
     engines.add(SECOND, second)
     assert value(engines, "gpu_memory_used_bytes", FIRST) is None
-    assert value(engines, "gpu_memory_used_bytes", SECOND) == 60
-    assert value(engines, "gpu_memory_bytes", SECOND) == 160
-    assert value(engines, "gpu_unrecorded_steps", SECOND) == 2
+    names = ("gpu_memory_used_bytes", "gpu_memory_bytes", "gpu_unrecorded_steps")
+    assert [value(engines, name, SECOND) for name in names] == [60, 160, 2]
 
 
 def test_engine_that_does_not_answer_is_shown_as_it_was() -> None:
@@ -105,10 +102,8 @@ def test_all_are_asked_before_one_is_waited_for(engines: EnginesCollector) -> No
 
 
 def test_no_model_shows_no_sample(engines: EnginesCollector) -> None:
-    assert [sample for family in engines.collect() for sample in family.samples] == []
+    assert not any(family.samples for family in engines.collect())
 
-
-# ---- what processes use, as the system tells
 
 reads_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 
@@ -150,10 +145,7 @@ def test_several_processes_use_what_each_of_them_uses() -> None:
     assert both.cpu_s >= 2 * one.cpu_s
 
 
-def test_no_process_uses_nothing() -> None:
+def test_no_process_and_no_proc_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert usage_of([]) is None
-
-
-def test_system_without_proc_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ProcessCollector", partial(ProcessCollector, proc="/nowhere"))
     assert usage_of([os.getpid()]) is None

@@ -83,6 +83,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def test_names_types_and_labels() -> None:
     text = generate_latest(metrics_of_a_server().registry).decode()
+    assert "process_resident_memory_bytes" in text and "python_info" in text
     types = {
         words[2].removeprefix("seqserve_"): words[3]
         for words in (line.split() for line in text.splitlines())
@@ -104,33 +105,21 @@ def test_names_types_and_labels() -> None:
         assert labels[sampled] == wanted, name
 
 
-def test_process_and_python_are_shown() -> None:
-    text = generate_latest(Metrics().registry).decode()
-    assert "process_resident_memory_bytes" in text and "python_info" in text
-
-
 @pytest.mark.parametrize(
     ("name", "first", "at_least"),
     [
-        ("request_duration_seconds", 0.0005, 60.0),
-        ("queue_duration_seconds", 0.0005, 60.0),
+        *((f"{name}_seconds", 0.0005, 60.0) for name in ("request_duration", "queue_duration")),
         ("time_to_first_token_seconds", 0.0005, 60.0),
-        ("step_duration_seconds", 0.0001, 1.0),
-        ("inter_token_duration_seconds", 0.0001, 1.0),
-        ("batch_rows", 1.0, 1024.0),
-        ("source_tokens", 1.0, 1024.0),
+        *((f"{name}_seconds", 0.0001, 1.0) for name in ("step_duration", "inter_token_duration")),
+        *((name, 1.0, 1024.0) for name in ("batch_rows", "source_tokens")),
     ],
 )
 def test_buckets(name: str, first: float, at_least: float) -> None:
     families = metrics_of_a_server().registry.collect()
-    family = next(
-        family
-        for family in families
-        if (family.name, family.type) == (f"seqserve_{name}", "histogram")
-    )
-    bounds = [
-        float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")
-    ]
+    wanted = (f"seqserve_{name}", "histogram")
+    family = next(each for each in families if (each.name, each.type) == wanted)
+    buckets = [each.labels for each in family.samples if each.name.endswith("_bucket")]
+    bounds = [float(labels["le"]) for labels in buckets]
     assert bounds == sorted(bounds)
     assert bounds[0] == first and bounds[-2] >= at_least
 

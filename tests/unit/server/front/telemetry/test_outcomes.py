@@ -1,6 +1,3 @@
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -8,7 +5,8 @@ import pytest
 from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
-from tests.unit.server.front.service import Service, details, failure, request, serving, until
+from tests.unit.server.front.calls import details, failure, request
+from tests.unit.server.front.service import Service, busy, serving
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract import errors
@@ -19,6 +17,7 @@ from seqserve_server.front.telemetry.call_record import (
     OUTCOMES,
     Outcome,
     failure_of,
+    has_passed,
     outcome_of,
     rejection_of,
 )
@@ -26,22 +25,16 @@ from seqserve_server.front.telemetry.call_record import (
 Code = grpc.StatusCode
 
 
-def test_every_error_of_a_call_has_a_row() -> None:
+def test_every_error_of_a_call_has_a_row_of_its_own() -> None:
     assert set(OUTCOMES) == set(errors.ServiceError.__subclasses__())
-
-
-def test_reasons_tell_rows_apart() -> None:
     assert len({row.reason for row in OUTCOMES.values()}) == len(OUTCOMES)
 
 
-def test_subclass_has_the_row_of_its_parent() -> None:
+def test_subclass_has_the_row_of_its_parent_and_any_other_exception_is_a_fault() -> None:
     class Later(errors.Draining):
         pass
 
     assert outcome_of(Later("later")) is OUTCOMES[errors.Draining]
-
-
-def test_any_other_exception_is_a_fault() -> None:
     assert outcome_of(ZeroDivisionError()) is FAULT
 
 
@@ -82,10 +75,26 @@ def test_fault_reveals_only_the_request_id(error: Exception) -> None:
     assert Status.FromString(failure.trailers[0][1]).message == failure.message
 
 
-# ---- a whole server
+@pytest.mark.parametrize(
+    ("remaining_s", "elapsed_s", "expected"),
+    [
+        (None, 1000.0, False),
+        (0.0, 1.0, True),
+        (-3.0, 1.0, True),
+        # The wire rounds a timeout up by as much as 1 %.
+        (0.09, 10.0, True),
+        (0.5, 10.0, False),
+        (0.02, 0.01, False),
+    ],
+)
+def test_deadline_has_passed_within_rounding_and_jitter(
+    remaining_s: float | None, elapsed_s: float, expected: bool
+) -> None:
+    assert has_passed(remaining_s, elapsed_s) is expected
 
 
 SCORE = generation_pb2.ScoreRequest(source="a", target="b")
+FAILED = request("a", model="echo", version=1)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +103,7 @@ SCORE = generation_pb2.ScoreRequest(source="a", target="b")
         ("Generate", request(" \n "), Code.INVALID_ARGUMENT, "INVALID_FIELD", "source: "),
         ("Generate", request("a", model="x" * 5000), Code.NOT_FOUND, "MODEL_NOT_FOUND", "echo/2"),
         # Not UNAVAILABLE, after which clients retry.
-        (
-            "Generate",
-            request("a", model="echo", version=1),
-            Code.FAILED_PRECONDITION,
-            "MODEL_NOT_LOADED",
-            "echo/1",
-        ),
+        ("Generate", FAILED, Code.FAILED_PRECONDITION, "MODEL_NOT_LOADED", "echo/1"),
         ("Score", SCORE, Code.FAILED_PRECONDITION, "NO_SCORER", "echo/2 has no scorer.onnx"),
         ("Generate", request("draining"), Code.UNAVAILABLE, "DRAINING", ""),
     ],
@@ -114,28 +117,13 @@ async def test_refusal_has_a_code_a_reason_and_perhaps_a_retry_time(
         service.remote.close()
     error = await failure(getattr(service.generation, method)(sent))
     assert error.code() is code
-    assert says in (error.details() or "") and len(error.details() or "") < 300
+    assert says in error.details() and len(error.details()) < 300
     assert details(error, ErrorInfo).reason == reason
     retry = details(error, RetryInfo)
     assert (retry is not None and retry.retry_delay.ToMilliseconds() > 0) is (reason == "DRAINING")
     label = {"INVALID_FIELD": "invalid", "DRAINING": "draining"}.get(reason, "none")
     counted = await service.value("rejected_total", reason=label, model="echo")
     assert counted == (label != "none")
-
-
-@asynccontextmanager
-async def full(**settings: Any) -> AsyncIterator[Service]:
-    """A service with a call that runs and one that waits; the queue has no room for another."""
-    async with serving(slots=1, max_queue=1, **settings) as service:
-        service.runtime.may_run.clear()
-        running = asyncio.ensure_future(service.generation.Generate(request("a")))
-        await until(lambda: service.engine.slots_in_use == 1)
-        waiting = asyncio.ensure_future(service.generation.Generate(request("b")))
-        await until(lambda: service.engine.queue_depth == 1)
-        yield service
-        service.runtime.may_run.set()
-        answers = await asyncio.gather(running, waiting)
-        assert [answer.hypotheses[0].text for answer in answers] == ["a", "b"]
 
 
 async def refused(service: Service, call: Any) -> None:
@@ -145,11 +133,9 @@ async def refused(service: Service, call: Any) -> None:
     assert details(error, ErrorInfo).reason == "QUEUE_FULL"
 
 
-async def test_refused_client_is_refused_again_without_asking_the_engine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_refusal_is_repeated_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock that stands still.
-    async with full(refusals=RefusalCache(lambda: 0.0)) as service:
+    async with busy(1, max_queue=1, refusals=RefusalCache(lambda: 0.0)) as service:
         await refused(service, service.generation.Generate)
         with monkeypatch.context() as patch:
             patch.delattr(EngineGroup, "submit")
@@ -161,16 +147,15 @@ async def test_refused_client_is_refused_again_without_asking_the_engine(
 async def test_fault_in_a_step_ends_the_call_and_not_the_engine(service: Service) -> None:
     service.runtime.fault = ZeroDivisionError("secret")
     error = await failure(service.generation.GenerateStream(request("a")))
-    assert error.code() is Code.INTERNAL
-    assert "secret" not in (error.details() or "")
+    assert error.code() is Code.INTERNAL and "secret" not in error.details()
     assert details(error, ErrorInfo).reason == "FAULT"
     service.runtime.fault = None
-    answer = await service.generation.Generate(request("a"))
+    answer = await service.generate("a")
     assert answer.hypotheses[0].text == "a"
 
 
 async def test_message_over_the_limit_is_refused() -> None:
     async with serving(max_message_bytes=2048) as service:
-        error = await failure(service.generation.Generate(request("a" * 4096)))
+        error = await failure(service.generate("a" * 4096))
         assert error.code() is Code.RESOURCE_EXHAUSTED
-        assert "larger than max" in (error.details() or "")
+        assert "larger than max" in error.details()

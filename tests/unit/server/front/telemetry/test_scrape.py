@@ -93,9 +93,7 @@ def test_what_is_no_scrape_does_no_harm(
     assert capsys.readouterr().err == ""
 
 
-def test_fault_is_logged_and_a_hang_up_is_not(
-    scrape: ScrapeServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_faults_are_logged(scrape: ScrapeServer, caplog: pytest.LogCaptureFixture) -> None:
     for error in (BrokenPipeError(), ValueError("a fault of ours")):
         try:
             raise error
@@ -177,24 +175,16 @@ def exchange(server: ScrapeServer, data: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def test_port_that_is_taken(scrape: ScrapeServer, readiness: Readiness) -> None:
+def test_ports(scrape: ScrapeServer, readiness: Readiness) -> None:
     with pytest.raises(StartupError, match=f"--metrics-port.*{scrape.port}"):
         ScrapeServer("127.0.0.1", scrape.port, CollectorRegistry(), readiness)
-
-
-def test_all_addresses_of_ipv6_are_those_of_ipv4_too(readiness: Readiness) -> None:
+    # All addresses of IPv6 are those of IPv4 too.
     server = ScrapeServer("::", 0, CollectorRegistry(), readiness)
     assert get(server, "/healthz")[0] == 200
     server.close()
+    # It is free again.
+    ScrapeServer("127.0.0.1", server.port, CollectorRegistry(), readiness).close()
 
-
-def test_port_is_free_again(readiness: Readiness) -> None:
-    first = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
-    first.close()
-    ScrapeServer("127.0.0.1", first.port, CollectorRegistry(), readiness).close()
-
-
-# ---- OpenMetrics: the same series as in plain text, and exemplars
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,*/*;q=0.1"
 
@@ -202,12 +192,9 @@ Parse = Callable[[str], Iterable[Metric]]
 
 
 def series(metrics: Metrics, accept: str, parse: Parse) -> set[tuple[str, frozenset[object]]]:
-    text = render(metrics.registry, accept)[0].decode()
-    return {
-        (sample.name, frozenset(sample.labels.items()))
-        for family in parse(text)
-        for sample in family.samples
-    }
+    families = parse(render(metrics.registry, accept)[0].decode())
+    samples = [sample for family in families for sample in family.samples]
+    return {(sample.name, frozenset(sample.labels.items())) for sample in samples}
 
 
 def test_series_do_not_depend_on_the_format() -> None:

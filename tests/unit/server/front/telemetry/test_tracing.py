@@ -8,22 +8,21 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.support.logged import fields_of
+from tests.unit.server.front.calls import batch, bulk, ended, failure, request
 from tests.unit.server.front.security.test_tokens import line as token_line
-from tests.unit.server.front.service import Service, failure, request, serving
+from tests.unit.server.front.service import Service, serving
 from tests.unit.server.front.services.open_inference.tensor import asking
 
-from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import DeadlinePassed, QueueFull, Stage, StartupError
 from seqserve_server.contract.events import Event, Failed, TargetScored, Timeline
 from seqserve_server.contract.options import DecodingOptions
@@ -37,6 +36,7 @@ from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
 from seqserve_server.serve import server
 
 SECRET = "the words of a user"
+SPEC = GenerateSpec(source=[1, 2], options=DecodingOptions(max_decoding_length=5))
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, LEFT_OUT = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
 
@@ -45,11 +45,7 @@ SAMPLED, LEFT_OUT = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
 class Traced:
     service: Service
     tracing: Tracing
-    exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
-
-    @property
-    def generation(self) -> Any:
-        return self.service.generation
+    exporter: InMemorySpanExporter
 
     def spans(self) -> tuple[ReadableSpan, ...]:
         """Ends tracing and gives its spans as they began."""
@@ -84,7 +80,7 @@ async def tracing_all(**settings: Any) -> AsyncIterator[Traced]:
     tracing.close()
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def traced() -> AsyncIterator[Traced]:
     async with tracing_all() as traced:
         yield traced
@@ -99,7 +95,7 @@ def ids(span: ReadableSpan) -> tuple[str, str]:
 @pytest.mark.parametrize("method", ["Generate", "GenerateStream"])
 async def test_call_and_its_stages(traced: Traced, method: str) -> None:
     metadata = (("traceparent", SAMPLED), ("x-request-id", "mine-1"))
-    call = getattr(traced.generation, method)(request(SECRET), metadata=metadata)
+    call = getattr(traced.service.generation, method)(request(SECRET), metadata=metadata)
     _ = [message async for message in call] if method == "GenerateStream" else await call
     spans = traced.spans()
     assert [span.name for span in spans[1:]] == ["queue", "encode", "decode"]
@@ -130,7 +126,7 @@ async def test_call_and_its_stages(traced: Traced, method: str) -> None:
 async def test_times_add_up(traced: Traced) -> None:
     traced.service.runtime.step_s = 0.002
     before_ns = time.time_ns()
-    answer = await traced.generation.Generate(request("slowly"))
+    answer = await traced.service.generate("slowly")
     after_ns = time.time_ns()
     whole, *stages = traced.spans()
     lasted = [(span.end_time or 0) - (span.start_time or 0) for span in stages]
@@ -144,11 +140,10 @@ async def test_times_add_up(traced: Traced) -> None:
 
 
 async def test_no_text_of_users(traced: Traced) -> None:
-    hidden = request(SECRET, stop_sequences=["user"], target_prefix="the ")
-    await traced.generation.Generate(hidden)
-    await failure(traced.generation.Generate(request(SECRET, model=SECRET)))
+    await traced.service.generate(SECRET, stop_sequences=["user"], target_prefix="the ")
+    await failure(traced.service.generate(SECRET, model=SECRET))
     traced.service.runtime.fault = ValueError(SECRET)
-    await failure(traced.generation.Generate(request(SECRET)))
+    await failure(traced.service.generate(SECRET))
     spans = traced.spans()
     assert len(spans) == 9
     assert SECRET not in "".join(span.to_json() for span in spans)
@@ -161,15 +156,14 @@ async def test_parent_that_makes_no_sense_is_not_repeated(
     traced: Traced, caplog: pytest.LogCaptureFixture, parent: str, state: str
 ) -> None:
     metadata = (("traceparent", parent), ("tracestate", state))
-    await traced.generation.Generate(request("a"), metadata=metadata)
+    await traced.service.generation.Generate(request("a"), metadata=metadata)
     assert len(traced.spans()) == 4
     assert SECRET not in caplog.text
 
 
 async def test_each_source_of_a_batch(traced: Traced) -> None:
     sources = [f"source {number}" for number in range(9)]
-    batch = generation_pb2.GenerateBatchRequest(sources=[*sources, ""])
-    await traced.generation.GenerateBatch(batch)
+    await traced.service.generation.GenerateBatch(batch(*sources, ""))
     spans = traced.spans()
     [whole] = [span for span in spans if span.kind is SpanKind.SERVER]
     around = {
@@ -188,7 +182,7 @@ async def test_each_source_of_a_batch(traced: Traced) -> None:
 
 
 async def test_each_segment_of_a_text(traced: Traced) -> None:
-    await traced.generation.Generate(request("It is. Late.", segmentation="sentences"))
+    await traced.service.generate("It is. Late.", segmentation="sentences")
     spans = traced.spans()
     [whole] = [span for span in spans if span.kind is SpanKind.SERVER]
     assert sum(span.name == "source" for span in spans) == ours(whole)["segments"] == 2
@@ -196,11 +190,8 @@ async def test_each_segment_of_a_text(traced: Traced) -> None:
 
 
 async def test_each_source_of_a_call_without_end(traced: Traced) -> None:
-    sent: list[Any] = [
-        generation_pb2.GenerateBulkRequest(id=number, request=request(f"source {number}"))  # type: ignore[arg-type]
-        for number in range(3)
-    ]
-    _ = [message async for message in traced.generation.GenerateBulk(iter(sent))]
+    sent = [bulk(number, f"source {number}") for number in range(3)]
+    await ended(traced.service.generation.GenerateBulk(sent))
     names = Counter(span.name for span in traced.spans() if span.kind is not SpanKind.SERVER)
     assert names == {"source": 3, "queue": 3, "encode": 3, "decode": 3}
 
@@ -225,9 +216,9 @@ async def test_call_without_a_token(tmp_path: Path, caplog: pytest.LogCaptureFix
     tokens = tmp_path / "tokens"
     tokens.write_text(token_line("good", name="web"))
     async with tracing_all(security=Security(tokens=Tokens(tokens))) as traced:
-        await failure(traced.generation.Generate(request("a")))
+        await failure(traced.service.generate("a"))
         metadata = (("authorization", "Bearer good"),)
-        await traced.generation.Generate(request("a"), metadata=metadata)
+        await traced.service.generation.Generate(request("a"), metadata=metadata)
     refused, whole, *stages = traced.spans()
     assert attributes(refused)["rpc.response.status_code"] == "UNAUTHENTICATED"
     assert attributes(whole)["rpc.response.status_code"] == "OK"
@@ -241,7 +232,7 @@ async def test_call_without_a_token(tmp_path: Path, caplog: pytest.LogCaptureFix
     ("source", "model", "code"), [("", "", "INVALID_ARGUMENT"), ("a", "none", "NOT_FOUND")]
 )
 async def test_call_that_is_refused(traced: Traced, source: str, model: str, code: str) -> None:
-    await failure(traced.generation.Generate(request(source, model=model)))
+    await failure(traced.service.generate(source, model=model))
     [whole] = traced.spans()
     assert attributes(whole)["rpc.response.status_code"] == code
     assert whole.status.status_code is not StatusCode.ERROR
@@ -250,9 +241,7 @@ async def test_call_that_is_refused(traced: Traced, source: str, model: str, cod
 
 def test_request_that_was_refused_and_came_again_is_one() -> None:
     call = CallRecord(path="/s/m", request_id="1", trace=Trace(parent={}))
-    one, other = (
-        GenerateSpec(source=[4], options=DecodingOptions(max_decoding_length=5)) for _ in range(2)
-    )
+    one, other = replace(SPEC), replace(SPEC)
     refused, answered = Failed(QueueFull("full", 1.0)), Failed(DeadlinePassed(Stage.DECODE))
     for spec, event in ((one, refused), (other, refused), (one, answered)):
         call.ended(EndedRequest(spec, Timeline(), event))
@@ -263,7 +252,7 @@ def test_request_that_was_refused_and_came_again_is_one() -> None:
 
 async def test_call_that_meets_a_fault(traced: Traced) -> None:
     traced.service.runtime.fault = ValueError("of the runtime")
-    await failure(traced.generation.Generate(request("a")))
+    await failure(traced.service.generate("a"))
     whole, *_, decode = traced.spans()
     for span, error in ((whole, "INTERNAL"), (decode, "EngineFault")):
         assert span.status.status_code is StatusCode.ERROR
@@ -272,16 +261,11 @@ async def test_call_that_meets_a_fault(traced: Traced) -> None:
 
 async def test_caller_that_leaves(traced: Traced) -> None:
     traced.service.runtime.hold_after(2)
-    call = traced.generation.GenerateStream(request("a" * 48))
+    call = traced.service.generation.GenerateStream(request("a" * 48))
     await call.read()
     call.cancel()
-    await traced.service.until_value(
-        1,
-        "requests_total",
-        method="GenerationService.GenerateStream",
-        code="CANCELLED",
-        model="echo",
-    )
+    method = "GenerationService.GenerateStream"
+    await traced.service.until_value(1, "requests_total", method=method, code="CANCELLED")
     # The engine has not told how far it was.
     [whole] = traced.spans()
     assert attributes(whole)["rpc.response.status_code"] == "CANCELLED"
@@ -292,15 +276,11 @@ async def test_caller_that_leaves(traced: Traced) -> None:
     [(SAMPLED, TRACE, f'trace_id="{TRACE}"'), (LEFT_OUT, None, 'request_id="mine-1"')],
 )
 async def test_line_in_the_log_and_bucket_name_the_trace(
-    traced: Traced,
-    caplog: pytest.LogCaptureFixture,
-    parent: str,
-    trace_id: str | None,
-    found_by: str,
+    traced: Traced, caplog: Any, parent: str, trace_id: str | None, found_by: str
 ) -> None:
     caplog.set_level(logging.INFO)
     metadata = (("traceparent", parent), ("x-request-id", "mine-1"))
-    await traced.generation.Generate(request("a"), metadata=metadata)
+    await traced.service.generation.Generate(request("a"), metadata=metadata)
     [line] = fields_of(caplog)
     assert line.get("trace_id") == trace_id
     registry = traced.service.metrics.registry
@@ -316,9 +296,8 @@ ARRIVED_S = time.monotonic() - 10.0
 
 def record(parent: str = "", requests: Sequence[EndedRequest] = ()) -> CallRecord:
     trace = Trace(parent={"traceparent": parent} if parent else {})
-    call = CallRecord(
-        path="/seqserve.v1.GenerationService/Score", request_id="a1", began_s=ARRIVED_S, trace=trace
-    )
+    path = "/seqserve.v1.GenerationService/Score"
+    call = CallRecord(path=path, request_id="a1", began_s=ARRIVED_S, trace=trace)
     for each in requests:
         call.ended(each)
     return call
@@ -332,10 +311,7 @@ def traced_alone(call: CallRecord, ratio: float = 1.0) -> tuple[str, tuple[Reada
     return trace_id, by_begin(exporter)
 
 
-SPEC = GenerateSpec(source=[1, 2], options=DecodingOptions(max_decoding_length=5))
-
-
-def ended(event: Event, spec: GenerateSpec | ScoreSpec = SPEC, **timeline: float) -> EndedRequest:
+def over(event: Event, spec: GenerateSpec | ScoreSpec = SPEC, **timeline: float) -> EndedRequest:
     times = {name: ARRIVED_S + seconds for name, seconds in timeline.items()}
     return EndedRequest(replace(spec), Timeline(arrived_s=ARRIVED_S, **times), event)
 
@@ -351,9 +327,7 @@ def ended(event: Event, spec: GenerateSpec | ScoreSpec = SPEC, **timeline: float
         (SAMPLED.replace("0af7", "####"), 0.0, False),
     ],
 )
-def test_caller_decides_whether_its_calls_are_traced(
-    parent: str, ratio: float, is_traced: bool
-) -> None:
+def test_caller_decides_whether_it_is_traced(parent: str, ratio: float, is_traced: bool) -> None:
     trace_id, spans = traced_alone(record(parent), ratio)
     assert len(spans) == is_traced
     assert bool(trace_id) is is_traced
@@ -362,7 +336,7 @@ def test_caller_decides_whether_its_calls_are_traced(
 
 def test_known_target() -> None:
     spec = ScoreSpec(source=[1, 2], target=[4, 5, 6])
-    scored = ended(TargetScored([], []), spec, encode_began_s=1.0, finished_s=3.0)
+    scored = over(TargetScored([], []), spec, encode_began_s=1.0, finished_s=3.0)
     _, (_, queue, score) = traced_alone(record(requests=[scored]))
     assert (queue.name, score.name) == ("queue", "score")
     assert (score.end_time or 0) - (score.start_time or 0) == pytest.approx(2e9, abs=1e3)
@@ -379,7 +353,7 @@ def test_known_target() -> None:
 )
 def test_request_that_fails_on_its_way(timeline: dict[str, float], stages: list[str]) -> None:
     event = Failed(DeadlinePassed(Stage.DECODE))
-    _, (_, *spans) = traced_alone(record(requests=[ended(event, **timeline)]))
+    _, (_, *spans) = traced_alone(record(requests=[over(event, **timeline)]))
     assert [span.name for span in spans] == stages
     marked = [span.name for span in spans if span.status.status_code is StatusCode.ERROR]
     assert marked == stages[-1:]
@@ -389,13 +363,13 @@ def test_request_that_fails_on_its_way(timeline: dict[str, float], stages: list[
 
 def test_call_of_any_number_of_requests_has_a_trace_of_bounded_size() -> None:
     late = Failed(DeadlinePassed(Stage.QUEUE))
-    _, spans = traced_alone(record(requests=[ended(late) for _ in range(1000)]))
+    _, spans = traced_alone(record(requests=[over(late) for _ in range(1000)]))
     assert len(spans) == 1 + 2 * 64
 
 
 def test_untraced_call_keeps_no_request() -> None:
     call = CallRecord(path="/seqserve.v1.GenerationService/Generate", request_id="a1")
-    call.ended(ended(TargetScored([], [])))
+    call.ended(over(TargetScored([], [])))
     assert call.trace is None
 
 
@@ -441,7 +415,7 @@ async def test_calls_do_not_wait_for_the_collector(
     exporter = kind()
     slow = Tracing(exporter, 1.0, flush_s=0.1)
     async with serving(tracing=slow) as service:
-        answers = [await service.generation.Generate(request("a")) for _ in range(10)]
+        answers = [await service.generate("a") for _ in range(10)]
     assert len(answers) == 10
     began_s = time.monotonic()
     slow.close()

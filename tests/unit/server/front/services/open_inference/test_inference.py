@@ -1,20 +1,19 @@
 import logging
+import math
 from typing import Any
 
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
-from tests.unit.server.front.echo import TOKEN_SCORE
-from tests.unit.server.front.service import (
-    Service,
-    details,
-    failure,
-    trailers,
-    until,
-)
+from tests.support.logged import fields_of
+from tests.unit.server.front.calls import details, failure, line_of, trailers
+from tests.unit.server.front.echo import TOKEN_SCORE, manifest
+from tests.unit.server.front.service import Service, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
+from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.open_inference.inference import InferenceRequest
 
 Code = grpc.StatusCode
 TEXT = "Grüße aus Köln 🙂"
@@ -45,23 +44,13 @@ async def test_outputs_have_the_shape_of_the_input(service: Service) -> None:
 
 
 async def test_parameters_are_options(service: Service, submitted: list[GenerateSpec]) -> None:
-    asked = asking(
-        "a",
-        max_decoding_length=9,
-        beam_size=3,
-        length_penalty=0.5,
-        disable_unk=True,
-        stop_sequences='["."]',
-        priority=1,
-        timeout=1000,
-    )
+    options = {"max_decoding_length": 9, "beam_size": 3, "length_penalty": 0.5}
+    others = {"disable_unk": True, "stop_sequences": '["."]', "priority": 1, "timeout": 1000}
+    asked = asking("a", **options, **others)
     await service.inference.ModelInfer(asked)
     [sent] = submitted
-    assert sent.options.max_decoding_length == 9
-    assert sent.options.beam_size == 3
-    assert sent.options.length_penalty == 0.5
-    assert sent.options.suppressed == ((3,),)
-    assert sent.options.stops == (".",)
+    assert {name: getattr(sent.options, name) for name in options} == options
+    assert (sent.options.suppressed, sent.options.stops) == (((3,),), (".",))
 
 
 @pytest.mark.parametrize(
@@ -75,15 +64,13 @@ async def test_scores_are_computed_only_if_requested(
 
 
 TERMS = '[{"source": "tea", "target": "eine Tasse Tee"}]'
+SHORT = {"beam_size": 2, "max_decoding_length": 2}
 BAD: dict[str, tuple[Any, str]] = {
     "empty text": (asking("good", ""), "inputs.text[1]"),
     "text too long": (asking("good", "good", "a" * 100, raw=True), "inputs.text[2]"),
     "option out of bounds": (asking("a", beam_size=0), "parameters.beam_size"),
     "options that contradict": (asking("a", beam_size=2, seed=1), "parameters.beam_size"),
-    "terms that do not fit": (
-        asking("tea", beam_size=2, max_decoding_length=2, terms=TERMS),
-        "parameters.terms",
-    ),
+    "terms that do not fit": (asking("tea", terms=TERMS, **SHORT), "parameters.terms"),
     "pieces": (asking("a", stream=True), "parameters.stream"),
     "version": (asking("a", version="latest"), "model_version"),
 }
@@ -93,7 +80,7 @@ BAD: dict[str, tuple[Any, str]] = {
 async def test_wrong_field_is_named(service: Service, asked: Any, field: str) -> None:
     error = await failure(service.inference.ModelInfer(asked))
     assert error.code() is Code.INVALID_ARGUMENT
-    assert (error.details() or "").startswith(f"{field}: ")
+    assert error.details().startswith(f"{field}: ")
     assert details(error, BadRequest).field_violations[0].field == field
     assert trailers(error)["x-request-id"]
     await until(lambda: service.engine.slots_in_use == service.engine.queue_depth == 0)
@@ -118,24 +105,40 @@ async def test_one_text_that_fails_ends_the_call(service: Service) -> None:
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
-async def test_call_of_many_texts_is_one_log_line(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_many_texts_are_one_line(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     await service.inference.ModelInfer(asking(TEXT, "secret"), metadata=(("x-request-id", "my-1"),))
-    [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
+    [line] = fields_of(caplog)
     assert line.pop("ms") > 0
     tokens = len(TEXT.encode()) + len("secret")
-    assert line == {
-        "id": "my-1",
-        "method": INFER,
-        "code": "OK",
-        "model": "echo",
-        "version": 2,
-        "sources": 2,
-        "source_tokens": tokens + 2,
-        "generated_tokens": tokens,
-    }
+    counts = {"sources": 2, "source_tokens": tokens + 2, "generated_tokens": tokens}
+    assert line == line_of(INFER, id="my-1", **counts)
     assert "secret" not in caplog.text + str(line)
     labels = {"method": INFER, "code": "OK", "model": "echo"}
     await service.until_value(1, "requests_total", **labels)
+
+
+BEST = pb.Hypothesis(text="ä", score=-1.5, normalized_score=-0.5, stop_reason="STOP_REASON_LENGTH")
+NEXT = pb.Hypothesis(text="b", score=-3.0, normalized_score=-1.0, stop_reason="STOP_REASON_EOS")
+
+
+def answer(*hypotheses: pb.Hypothesis) -> pb.GenerateResponse:
+    return pb.GenerateResponse(hypotheses=hypotheses)
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_missing_hypotheses_are_empty(raw: bool) -> None:
+    asked = InferenceRequest.read(asking("a", "b", raw=raw, num_hypotheses=2), manifest())
+    response = asked.response([answer(BEST, NEXT), answer(NEXT)])
+    assert bool(response.raw_output_contents) is raw
+    assert tensors(response) == {
+        "text": [["ä", "b"], ["b", ""]],
+        "score": [[-1.5, -3.0], [-3.0, -math.inf]],
+        "normalized_score": [[-0.5, -1.0], [-1.0, -math.inf]],
+        "stop_reason": [["LENGTH", "EOS"], ["EOS", ""]],
+    }
+
+
+def test_flat_response_has_one_size() -> None:
+    asked = InferenceRequest.read(asking("a", "b", outputs=["text"]), manifest())
+    assert tensors(asked.response([answer(BEST), answer(NEXT)])) == {"text": ["ä", "b"]}

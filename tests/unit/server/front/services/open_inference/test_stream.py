@@ -5,9 +5,11 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from google.rpc.error_details_pb2 import RetryInfo
+from tests.support.logged import fields_of
+from tests.unit.server.front.calls import details, failure, invalid, line_of
 from tests.unit.server.front.echo import PATIENCE_S
-from tests.unit.server.front.service import Service, details, failure, serving, until
+from tests.unit.server.front.service import Service, serving, until
 from tests.unit.server.front.services.open_inference.tensor import asking, tensors
 
 from seqserve.open_inference import open_inference_pb2
@@ -61,9 +63,8 @@ async def test_pieces_join_to_the_text(service: Service, raw: bool) -> None:
     # Tokens that come while no piece is read come in one.
     service.runtime.hold_after(4)
     found = []
-    async for answer in service.inference.ModelStreamInfer(
-        iter([asking(TEXT, id="1", raw=raw, stream=True)])
-    ):
+    asked = asking(TEXT, id="1", raw=raw, stream=True)
+    async for answer in service.inference.ModelStreamInfer([asked]):
         found.append(answer)
         service.runtime.allow(4)
     service.runtime.go_on()
@@ -97,9 +98,7 @@ async def test_pieces_arrive_while_decoding_goes_on(service: Service) -> None:
         asking("a", stream="yes"),
     ],
 )
-async def test_stream_parameter_takes_one_text_and_one_hypothesis(
-    service: Service, asked: Any
-) -> None:
+async def test_stream_parameter_takes_one_text_and_hypothesis(service: Service, asked: Any) -> None:
     [answer] = await answers(service, asked)
     assert answer.error_message.startswith("parameters.stream: is ")
     assert is_last(answer)
@@ -107,29 +106,18 @@ async def test_stream_parameter_takes_one_text_and_one_hypothesis(
 
 async def test_malformed_message_ends_the_stream(service: Service) -> None:
     call = service.channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
-    error = await failure(call(iter([asking("a").SerializeToString(), b"\xff"])))
-    assert error.code() is Code.INVALID_ARGUMENT
-    assert details(error, BadRequest).field_violations[0].field == "request"
+    sent = [asking("a").SerializeToString(), b"\xff"]
+    assert (await invalid(call(iter(sent))))[0] == "request"
 
 
-async def test_stream_is_one_log_line_with_sums(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_stream_is_one_log_line(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await answers(
         service, asking("ab", "c"), asking("ab", stream=True), asking("ab", model="x"), asking("a")
     )
-    [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
+    [line] = fields_of(caplog)
     del line["ms"], line["id"]
-    assert line == {
-        "method": STREAM,
-        "code": "OK",
-        "model": "echo",
-        "version": 2,
-        "sources": 4,
-        "source_tokens": 6 + 4,
-        "generated_tokens": 6,
-    }
+    assert line == line_of(STREAM, sources=4, source_tokens=6 + 4, generated_tokens=6)
 
 
 async def test_each_request_of_a_stream_arrives_at_its_own_time(

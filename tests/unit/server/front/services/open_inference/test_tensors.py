@@ -13,6 +13,9 @@ from seqserve_server.open_inference.tensors import (
     BYTES,
     FP32,
     add_output,
+    config_of,
+    metadata_of,
+    outputs_of,
     packed,
     texts_of,
     unpacked,
@@ -100,84 +103,64 @@ def with_contents(request: Any) -> None:
     request.inputs[0].contents.bytes_contents.append(b"a")
 
 
+TENSOR, RAW = "inputs.text", "raw_input_contents"
+CONTENTS, SHAPE = f"{TENSOR}.contents", f"{TENSOR}.shape"
 WRONG = {
-    "no input": (changed(lambda request: request.ClearField("inputs")), "inputs", "has 0 tensors"),
-    "another input": (
-        changed(lambda request: request.inputs.add(name="other")),
-        "inputs",
-        "'other'",
-    ),
+    "no input": (changed(lambda asked: asked.ClearField("inputs")), "inputs", "has 0 tensors"),
+    "another input": (changed(lambda asked: asked.inputs.add(name="other")), "inputs", "'other'"),
     "an input of a long name": (
-        changed(lambda request: setattr(request.inputs[0], "name", "x" * 9999)),
+        changed(lambda asked: setattr(asked.inputs[0], "name", "x" * 9999)),
         "inputs",
         "'xxx",
     ),
-    "the input twice": (
-        changed(lambda request: request.inputs.add(name="text")),
-        "inputs",
-        "has 2 tensors",
-    ),
+    "twice": (changed(lambda asked: asked.inputs.add(name="text")), "inputs", "has 2 tensors"),
     "another type": (
-        changed(lambda request: setattr(request.inputs[0], "datatype", "FP32")),
-        "inputs.text.datatype",
+        changed(lambda asked: setattr(asked.inputs[0], "datatype", "FP32")),
+        f"{TENSOR}.datatype",
         "'BYTES'",
     ),
     "shared memory": (
-        changed(lambda request: request.inputs[0].parameters["shared_memory_region"]),
-        "inputs.text.parameters",
+        changed(lambda asked: asked.inputs[0].parameters["shared_memory_region"]),
+        f"{TENSOR}.parameters",
         "'shared_memory_region'",
     ),
-    "no shape": (changed(lambda request: request.inputs[0].shape.pop()), "inputs.text.shape", "[]"),
-    "no texts": (asking(shape=[0]), "inputs.text.shape", "[0]"),
-    "below nothing": (asking("a", shape=[-1]), "inputs.text.shape", "[-1]"),
-    "two in a row": (asking("a", "b", shape=[1, 2]), "inputs.text.shape", "[1, 2]"),
-    "more than two sizes": (asking("a", shape=[1, 1, 1]), "inputs.text.shape", "[1, 1, 1]"),
-    "very many sizes": (asking("a", shape=[1] * 9999), "inputs.text.shape", "[1, 1, 1, 1, …]"),
-    "more texts than a call takes": (
-        asking(*["a"] * 1025),
-        "inputs.text.shape",
-        "N from 1 to 1024",
-    ),
+    "no shape": (changed(lambda asked: asked.inputs[0].shape.pop()), SHAPE, "[]"),
+    "no texts": (asking(shape=[0]), SHAPE, "[0]"),
+    "below nothing": (asking("a", shape=[-1]), SHAPE, "[-1]"),
+    "two in a row": (asking("a", "b", shape=[1, 2]), SHAPE, "[1, 2]"),
+    "more than two sizes": (asking("a", shape=[1, 1, 1]), SHAPE, "[1, 1, 1]"),
+    "very many sizes": (asking("a", shape=[1] * 9999), SHAPE, "[1, 1, 1, 1, …]"),
+    "more texts than a call takes": (asking(*["a"] * 1025), SHAPE, "N from 1 to 1024"),
     "fewer typed than the shape says": (
         asking("a", shape=[2]),
-        "inputs.text.contents.bytes_contents",
+        f"{CONTENTS}.bytes_contents",
         "has 1 elements; the shape says 2",
     ),
-    "more typed than the shape says": (
-        asking("a", "b", shape=[1]),
-        "inputs.text.contents.bytes_contents",
-        "has 2",
-    ),
+    "more typed than it says": (asking(*"ab", shape=[1]), f"{CONTENTS}.bytes_contents", "has 2"),
     "no elements at all": (
-        changed(lambda request: request.inputs[0].ClearField("contents")),
-        "inputs.text.contents.bytes_contents",
+        changed(lambda asked: asked.inputs[0].ClearField("contents")),
+        f"{CONTENTS}.bytes_contents",
         "has 0",
     ),
     "elements of another type": (
-        changed(lambda request: request.inputs[0].contents.int_contents.append(1)),
-        "inputs.text.contents",
+        changed(lambda asked: asked.inputs[0].contents.int_contents.append(1)),
+        CONTENTS,
         "int_contents",
     ),
-    "both encodings": (
-        changed(with_contents, raw=True),
-        "raw_input_contents",
-        "send one of the two",
-    ),
+    "both encodings": (changed(with_contents, raw=True), RAW, "send one of the two"),
     "raw for two inputs": (
-        changed(lambda request: request.raw_input_contents.append(b""), raw=True),
-        "raw_input_contents",
+        changed(lambda asked: asked.raw_input_contents.append(b""), raw=True),
+        RAW,
         "has 2",
     ),
     "raw cut short": (
-        changed(
-            lambda request: request.raw_input_contents.__setitem__(0, b"\5\0\0\0abc"), raw=True
-        ),
-        "raw_input_contents[0]",
+        changed(lambda asked: asked.raw_input_contents.__setitem__(0, b"\5\0\0\0abc"), raw=True),
+        f"{RAW}[0]",
         "ends within element 0, which has 5 bytes",
     ),
-    "raw with a rest": (asking("a", "b", shape=[1], raw=True), "raw_input_contents[0]", "5 bytes"),
-    "raw not UTF-8": (asking("a", b"\xc3\x28", raw=True), "inputs.text[1]", "UTF-8"),
-    "typed not UTF-8": (asking(b"\xff"), "inputs.text[0]", "UTF-8"),
+    "raw with a rest": (asking("a", "b", shape=[1], raw=True), f"{RAW}[0]", "5 bytes"),
+    "raw not UTF-8": (asking("a", b"\xc3\x28", raw=True), f"{TENSOR}[1]", "UTF-8"),
+    "typed not UTF-8": (asking(b"\xff"), f"{TENSOR}[0]", "UTF-8"),
 }
 
 
@@ -188,3 +171,49 @@ def test_wrong_field_is_named(request_: Request, field: str, reason: str) -> Non
     assert caught.value.field == field
     assert reason in caught.value.reason
     assert len(str(caught.value)) < 300
+
+
+NAMES = ["text", "score", "normalized_score", "stop_reason"]
+
+
+def test_metadata_and_configuration_agree() -> None:
+    metadata, config = metadata_of("echo", [2, 10]), config_of("echo")
+    assert (metadata.name, list(metadata.versions)) == ("echo", ["2", "10"])
+    assert config.name == "echo"
+    assert metadata.platform == config.platform == "onnx_onnxv1"
+    types = {"TYPE_STRING": "BYTES", "TYPE_FP32": "FP32"}
+    name_of = open_inference_pb2.DataType.Name
+    for described, configured in (
+        (metadata.inputs, config.input),
+        (metadata.outputs, config.output),
+    ):
+        assert [tensor.name for tensor in described] == [tensor.name for tensor in configured]
+        for tensor, other in zip(described, configured, strict=True):
+            assert tensor.datatype == types[name_of(other.data_type)]
+            assert list(tensor.shape) == [-1, *other.dims]
+    assert [tensor.name for tensor in metadata.inputs] == ["text"]
+    assert [tensor.name for tensor in metadata.outputs] == NAMES
+    assert config.max_batch_size == 1024
+
+
+def test_requested_outputs_keep_their_order() -> None:
+    assert [output.name for output in outputs_of(asking("a"))] == NAMES
+    wanted = outputs_of(asking("a", outputs=["score", "text", "score"]))
+    assert [output.name for output in wanted] == ["score", "text"]
+
+
+def test_unknown_output_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="outputs: 'logits' is unknown; choose from text"):
+        outputs_of(asking("a", outputs=["text", "logits"]))
+    with pytest.raises(InvalidRequest) as caught:
+        outputs_of(asking("a", outputs=["x" * 9999]))
+    assert len(str(caught.value)) < 300
+
+
+def test_parameter_of_an_output_is_refused() -> None:
+    request = asking("a", outputs=["score"])
+    request.outputs[0].parameters["classification"].int64_param = 3
+    with pytest.raises(InvalidRequest) as caught:
+        outputs_of(request)
+    assert caught.value.field == "outputs.score.parameters"
+    assert "'classification'" in caught.value.reason
