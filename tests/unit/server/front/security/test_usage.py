@@ -10,7 +10,7 @@ import pytest
 from tests.unit.server.front.calls import batch, bulk, ended, failure, request
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.service import Service, serving
-from tests.unit.server.front.services.open_inference.tensor import asking
+from tests.unit.server.open_inference.tensor import asking
 
 from seqserve.auth import Quota, Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError

@@ -21,7 +21,7 @@ from tests.support.logged import fields_of
 from tests.unit.server.front.calls import batch, bulk, ended, failure, request
 from tests.unit.server.front.security.test_tokens import line as token_line
 from tests.unit.server.front.service import Service, serving
-from tests.unit.server.front.services.open_inference.tensor import asking
+from tests.unit.server.open_inference.tensor import asking
 
 from seqserve_server.contract.errors import DeadlinePassed, QueueFull, Stage, StartupError
 from seqserve_server.contract.events import Event, Failed, TargetScored, Timeline

@@ -27,7 +27,7 @@ from tests.unit.server.front.calls import (
 )
 from tests.unit.server.front.echo import PATIENCE_S, echo_model, manifest
 from tests.unit.server.front.service import Service, rollout_of, serving, until
-from tests.unit.server.front.services.open_inference.tensor import asking
+from tests.unit.server.open_inference.tensor import asking
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2_grpc, model_pb2

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.unit.server.front.services.open_inference.tensor import Request, asking, raw_of
+from tests.unit.server.open_inference.tensor import Request, asking, raw_of
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.errors import InvalidRequest

@@ -10,7 +10,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from tests.unit.server.front.calls import awaited, details, failure, invalid, request
 from tests.unit.server.front.echo import manifest
 from tests.unit.server.front.service import Service, until
-from tests.unit.server.front.services.open_inference.tensor import asking, tensors
+from tests.unit.server.open_inference.tensor import asking, tensors
 
 from seqserve import __version__
 from seqserve.open_inference import open_inference_pb2

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from tests.unit.server.front.calls import awaited, batch, bulk, ended, failure, request, texts
 from tests.unit.server.front.service import Service, serving, until
-from tests.unit.server.front.services.open_inference.tensor import asking, tensors
+from tests.unit.server.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.limits import CacheScope

@@ -9,7 +9,7 @@ from tests.support.logged import fields_of
 from tests.unit.server.front.calls import details, failure, line_of, trailers
 from tests.unit.server.front.echo import TOKEN_SCORE, manifest
 from tests.unit.server.front.service import Service, until
-from tests.unit.server.front.services.open_inference.tensor import asking, tensors
+from tests.unit.server.open_inference.tensor import asking, tensors
 
 from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.contract.request import GenerateSpec

@@ -10,7 +10,7 @@ from tests.support.logged import fields_of
 from tests.unit.server.front.calls import details, failure, invalid, line_of
 from tests.unit.server.front.echo import PATIENCE_S
 from tests.unit.server.front.service import Service, serving, until
-from tests.unit.server.front.services.open_inference.tensor import asking, tensors
+from tests.unit.server.open_inference.tensor import asking, tensors
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve_server.contract.request import GenerateSpec

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from tests.unit.server.front.calls import batch, bulk, failure, invalid, request, trailers
 from tests.unit.server.front.service import Service, serving, until
-from tests.unit.server.front.services.open_inference.tensor import asking
+from tests.unit.server.open_inference.tensor import asking
 
 from seqserve.v1 import generation_pb2
 

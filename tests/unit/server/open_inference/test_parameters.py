@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from tests.unit.server.front.generate.asking import refusal
-from tests.unit.server.front.services.open_inference.tensor import set_parameter
+from tests.unit.server.open_inference.tensor import set_parameter
 
 from seqserve.open_inference import open_inference_pb2
 from seqserve.v1 import generation_pb2

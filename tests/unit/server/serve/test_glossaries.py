@@ -5,7 +5,7 @@ import pytest
 from tests.unit.server.front.calls import invalid
 from tests.unit.server.front.generate.asking import pair
 from tests.unit.server.front.service import Service, serving
-from tests.unit.server.front.services.open_inference.tensor import asking
+from tests.unit.server.open_inference.tensor import asking
 
 from seqserve.v1 import generation_pb2, model_pb2
 
