@@ -1,11 +1,7 @@
-import itertools
 import math
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import (
     EOS,
     FORK,
@@ -15,12 +11,10 @@ from tests.unit.server.engine.decoding.table import (
     C,
     D,
     SingleRequest,
-    Table,
     after,
     always,
     decode,
     log,
-    logits_after,
     outputs_of,
     random_table,
     top_tokens_of,
@@ -30,11 +24,6 @@ from seqserve_server.contract.events import StopReason
 
 # The most probable first token leads to an improbable end.
 TRAP = after({(): {A: 0.6, B: 0.4}, (A,): {EOS: 0.4, C: 0.3, D: 0.3}, (B,): {EOS: 0.9, C: 0.1}})
-
-
-def test_a_beam_finds_what_greedy_search_misses() -> None:
-    assert outputs_of(decode(TRAP)) == [[A]]
-    assert outputs_of(decode(TRAP, beam_size=2)) == [[B]]
 
 
 @pytest.mark.parametrize("return_scores", [True, False])
@@ -124,76 +113,6 @@ def test_patience_and_coverage_delay_the_end_even_without_a_length_penalty() -> 
     assert (early.num_steps, late.num_steps) == (1, 2)
 
 
-def test_the_next_best_continuation_replaces_a_beam_that_ends() -> None:
-    single = SingleRequest(after({(): {EOS: 0.5, A: 0.3, B: 0.15, C: 0.05}}), beam_size=2)
-    assert not single.step()
-    assert single.outputs == {(A,), (B,)}
-
-
-def test_an_end_token_below_the_beam_does_not_end_a_hypothesis() -> None:
-    table = after({(): {A: 0.5, B: 0.3, EOS: 0.15, C: 0.05}, (A,): {EOS: 1.0}, (B,): {EOS: 1.0}})
-    assert outputs_of(decode(table, beam_size=2, num_hypotheses=2)) == [[A], [B]]
-
-
-@pytest.mark.parametrize(
-    ("table", "steps"),
-    [
-        (
-            after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.1, D: 0.1, A: 0.8}, (B,): {C: 0.9, D: 0.1}}),
-            [{(A,), (B,)}, {(A, A), (B, C)}],
-        ),
-        (
-            after({(): {A: 0.9, B: 0.1}, (A,): {C: 0.6, D: 0.4}, (B,): {EOS: 1.0}}),
-            [{(A,), (B,)}, {(A, C), (A, D)}],
-        ),
-        # Among equals, the better beam and the lower token id come first.
-        (always({A: 0.25, B: 0.25, C: 0.25, D: 0.25}), [{(A,), (B,)}, {(A, A), (A, B)}]),
-    ],
-    ids=["one child each", "two children of one beam", "equal probabilities"],
-)
-def test_the_best_continuations_of_all_beams_are_the_next_beams(
-    table: Table, steps: list[set[tuple[int, ...]]]
-) -> None:
-    single = SingleRequest(table, beam_size=2)
-    for outputs in steps:
-        single.step()
-        assert single.outputs == outputs
-
-
-def test_beams_are_ordered_by_score_whatever_rows_they_are_in() -> None:
-    """Among equal continuations, that of the better beam comes first."""
-    table = after(
-        {
-            (): {B: 0.6, A: 0.4},
-            (B,): {C: 0.5, EOS: 0.5},
-            (A,): {D: 1.0},
-            (A, D): {A: 0.75, B: 0.25},
-            (B, C): {A: 1.0},
-        }
-    )
-    single = SingleRequest(table, beam_size=2)
-    for outputs in [{(B,), (A,)}, {(A, D), (B, C)}, {(A, D, A), (B, C, A)}]:
-        single.step()
-        assert single.outputs == outputs
-    assert outputs_of(single.finish())[0] == [A, D, A]
-
-
-def test_all_hypotheses_end_at_the_maximum_length() -> None:
-    table = after(
-        {
-            (): {A: 0.6, B: 0.4},
-            (A,): {A: 0.6, B: 0.4},
-            (A, A): {A: 0.7, B: 0.3},
-            (A, B): {A: 0.9, B: 0.1},
-            (B,): {A: 0.25, B: 0.25, C: 0.25, D: 0.25},
-        }
-    )
-    found = decode(table, beam_size=3, num_hypotheses=3, max_decoding_length=3)
-    assert outputs_of(found) == [[A, A, A], [A, B, A], [A, A, B]]
-    assert {hypothesis.stop_reason for hypothesis in found} == {StopReason.LENGTH}
-    assert found[1].score == log(0.6, 0.4, 0.9)
-
-
 def test_an_end_token_at_the_maximum_length_is_reported_as_the_end() -> None:
     table = after({(): {A: 1.0}, (A,): {EOS: 0.7, B: 0.3}})
     found = decode(table, beam_size=2, num_hypotheses=2, max_decoding_length=2)
@@ -254,40 +173,6 @@ def test_a_stop_sequence_ends_a_beam_and_its_score_counts_all_generated_tokens()
     assert {one.stop_reason for one in found} == {StopReason.STOP_SEQUENCE}
     assert [one.text_length for one in found] == [1, 2]
     assert found[0].score == log(0.6, 0.9)
-
-
-def best_of_all(table: Table, max_length: int, penalty: float) -> list[int]:
-    """Finds the best hypothesis by scoring every one there is."""
-    scores: dict[tuple[int, ...], float] = {}
-    for length in range(1, max_length + 1):
-        for output in itertools.product(range(VOCABULARY_SIZE), repeat=length):
-            ended = output[-1] == EOS
-            if EOS in output[:-1] or (not ended and length < max_length):
-                continue
-            score = 0.0
-            for index, token in enumerate(output):
-                logits = logits_after(table, output[:index])
-                score += logits[token] - np.logaddexp.reduce(logits)
-            scores[output] = score / length**penalty
-    best = max(scores, key=scores.__getitem__)
-    return [token for token in best if token != EOS]
-
-
-@settings(deadline=None, max_examples=20)
-@given(seed=st.integers(0, 2**32), penalty=st.sampled_from([0.0, 0.5, 1.0, 2.0]))
-def test_a_beam_that_holds_every_hypothesis_finds_the_best_of_all(
-    seed: int, penalty: float
-) -> None:
-    random = np.random.default_rng(seed)
-    tree = {
-        output: dict(enumerate(random.dirichlet(np.full(VOCABULARY_SIZE, 0.3)) + 1e-6))
-        for length in range(3)
-        for output in itertools.product(range(1, VOCABULARY_SIZE), repeat=length)
-    }
-    # 7 tokens after each of 7; so much patience that the search ends with the last step.
-    options = {"beam_size": 49, "patience": 16.0, "max_decoding_length": 3}
-    found = decode(after(tree), length_penalty=penalty, **options)
-    assert found[0].token_ids == best_of_all(after(tree), 3, penalty)
 
 
 # Only A and B may be generated, each once.

@@ -146,6 +146,8 @@ KINDS: list[dict[str, Any]] = [
     {"num_hypotheses": 3, "sampling": make_sampling(1)},
     {"num_hypotheses": 3, "sampling": make_sampling(2, top_k=4)},
     {"sampling": make_sampling(3, top_k=5, top_p=0.7)},
+    {"sampling": make_sampling(4, min_p=0.5, temperature=2.0)},
+    {"sampling": make_sampling(5, temperature=9.0), "prefix": (C, D, C), "prefix_bias_beta": 0.3},
 ]
 
 
@@ -160,7 +162,7 @@ def option_sets(draw: st.DrawFn) -> dict[str, Any]:
     return options
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data(), plan=st.lists(option_sets(), min_size=1, max_size=8))
 def test_requests_side_by_side_decode_as_alone(
     data: st.DataObject, plan: list[dict[str, Any]]
