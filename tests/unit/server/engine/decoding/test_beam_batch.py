@@ -10,8 +10,6 @@ from tests.unit.server.engine.decoding.table import (
     D,
     Rig,
     after,
-    always,
-    outputs_of,
 )
 
 
@@ -56,39 +54,3 @@ def test_each_search_copies_only_between_its_own_rows() -> None:
     assert sorted(copies_of_a_step(rig)) == [(0, 5), (3, 2), (4, 1)]
     assert {rig.output(row) for row in (0, 3, 4)} == {(A, C)}
     assert {rig.output(row) for row in (1, 2, 5)} == {(A, D)}
-
-
-def test_a_search_that_ends_changes_no_other_search() -> None:
-    rig = Rig()
-    short, long = after({(): {EOS: 0.6, A: 0.4}}), always({A: 0.6, B: 0.4})
-    requests = [
-        rig.join(rows, table, beam_size=2, num_hypotheses=2)
-        for rows, table in (([0, 7], long), ([1, 6], short), ([2, 5], long), ([4, 3], short))
-    ]
-    assert rig.step() == ([], [])
-    done = rig.step()
-    assert done.rows == [1, 3, 4, 6]
-    assert [request for request, _ in done.finished] == [requests[1], requests[3]]
-    for _, finished in done.finished:
-        assert outputs_of(finished.hypotheses) == [[A], []]
-    for _ in range(6):
-        assert rig.step() == ([], [])
-    done = rig.step()
-    assert done.rows == [0, 2, 5, 7]
-    for _, finished in done.finished:
-        assert [len(output) for output in outputs_of(finished.hypotheses)] == [9, 9]
-
-
-def test_each_beam_suppresses_the_tokens_of_its_own_hypothesis() -> None:
-    table, rig = always({A: 0.6, B: 0.3, C: 0.1}), Rig()
-    rig.join([1, 0, 2], table, beam_size=3, no_repeat_ngram_size=1, max_decoding_length=3)
-    for _ in range(2):
-        rig.step()
-        for row in rig.running:
-            assert len(set(rig.output(row))) == len(rig.output(row))
-    [(_, finished)] = rig.step().finished
-    assert finished.best.token_ids == [A, B, C]
-    # The next request in these rows may generate every token.
-    rig.join([0], always({A: 1.0}), max_decoding_length=2)
-    rig.step()
-    assert rig.step().finished[0][1].best.token_ids == [A, A]

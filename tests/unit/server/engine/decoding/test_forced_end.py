@@ -6,7 +6,6 @@ from tests.unit.server.engine.decoding.table import (
     A,
     B,
     C,
-    Rig,
     always,
     decode,
     log,
@@ -60,15 +59,3 @@ def test_all_beams_end_with_the_end_token() -> None:
     assert outputs_of(found) == [[A, A], [A, B], [B, A]]
     assert [each.score for each in found] == [log(0.6, 0.6), log(0.6, 0.3), log(0.3, 0.6)]
     assert {each.stop_reason for each in found} == {StopReason.LENGTH}
-
-
-def test_rows_beside_it_end_as_they_did() -> None:
-    rig = Rig(2)
-    rig.join([0], ENDLESS, max_decoding_length=3)
-    rig.join([1], ENDLESS, **FORCED)
-    found = [answer.best.token_ids for _, answer in rig.finish()]
-    assert found == [[A, A, A], [A, A]]
-    rig.join([1], ENDLESS, max_decoding_length=3)
-    rig.join([0], ENDLESS, **FORCED)
-    found = [answer.best.token_ids for _, answer in rig.finish()]
-    assert found == [[A, A], [A, A, A]]

@@ -131,6 +131,7 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "return_scores": st.just(False),
     "return_token_scores": st.just(True),
     "return_top_tokens": st.integers(1, 5),
+    "force_end_token": st.just(True),
 }
 KINDS: list[dict[str, Any]] = [
     {},
