@@ -177,18 +177,6 @@ def test_an_onnxruntime_older_than_the_artifact_needs_is_refused(
             check_version(artifact, changed)
 
 
-def test_caches_share_a_runtime_but_no_buffers(tiny_runtime: Runtime) -> None:
-    cross_kv = tiny_runtime.encode([[5, 6, 7, 2]])
-    first, second = SlotCache(tiny_runtime, 2), SlotCache(tiny_runtime, 2)
-    for cache in (first, second):
-        cache.join(0, cross_kv, 0)
-    first.advance(1)
-    assert second.tokens[0, 0] == tiny_runtime.manifest.tokens.bos
-    second.advance(1)
-    assert second.tokens[0, 0] == first.tokens[0, 0]
-    assert second.log_probabilities[0] == first.log_probabilities[0] < 0
-
-
 def test_a_file_that_the_manifest_does_not_name_is_not_opened(
     artifact: Path, manifest: Manifest
 ) -> None:
@@ -234,24 +222,6 @@ def test_a_file_that_was_changed_before_the_scorer_needed_it_is_refused(
     assert not runtime.has_open_scorer
     (artifact / name).write_bytes(content)
     assert len(score(runtime)) == 2
-
-
-def test_a_step_without_log_probabilities_finds_the_same_tokens(tiny_runtime: Runtime) -> None:
-    cross_kv = tiny_runtime.encode([[5, 6, 7, 2]])
-    scored, plain = (SlotCache(tiny_runtime, 2) for _ in range(2))
-    plain.log_probabilities[:] = -1.0
-    for cache in (scored, plain):
-        cache.join(0, cross_kv, 0)
-    for _ in range(5):
-        scored.advance(1)
-        plain.advance(1, return_logprobs=False)
-        assert scored.tokens[0, 0] == plain.tokens[0, 0]
-        assert scored.log_probabilities[0] < 0
-        assert plain.log_probabilities[0] == -1.0
-    # The first step that is asked for them computes them.
-    scored.advance(1)
-    plain.advance(1)
-    assert plain.log_probabilities[0] == scored.log_probabilities[0] < 0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from tests.unit.server.engine.decoding.table import (
     log,
     outputs_of,
     random_table,
-    top_tokens_of,
 )
 
 from seqserve_server.contract.events import StopReason
@@ -113,13 +112,6 @@ def test_patience_and_coverage_delay_the_end_even_without_a_length_penalty() -> 
     assert (early.num_steps, late.num_steps) == (1, 2)
 
 
-def test_an_end_token_at_the_maximum_length_is_reported_as_the_end() -> None:
-    table = after({(): {A: 1.0}, (A,): {EOS: 0.7, B: 0.3}})
-    found = decode(table, beam_size=2, num_hypotheses=2, max_decoding_length=2)
-    assert outputs_of(found) == [[A], [A, B]]
-    assert [one.stop_reason for one in found] == [StopReason.EOS, StopReason.LENGTH]
-
-
 def test_every_beam_begins_with_the_forced_prefix_and_is_not_scored_for_it() -> None:
     table = after({(C, D): {A: 0.6, B: 0.4}})
     options = {"beam_size": 2, "num_hypotheses": 2, "prefix": (C, D), "return_token_scores": True}
@@ -135,44 +127,6 @@ def test_every_beam_begins_with_the_forced_prefix_and_is_not_scored_for_it() -> 
     assert first.token_scores == pytest.approx(
         [math.nan, math.nan, math.log(0.6), 0.0], nan_ok=True, abs=1e-6
     )
-
-
-def test_a_repetition_penalty_counts_the_tokens_of_each_beam_apart() -> None:
-    table = after(
-        {(): {A: 0.5, B: 0.5}, (A,): {A: 0.6, B: 0.4}, (B,): {A: 0.6, B: 0.4}, (B, A): {EOS: 1.0}}
-    )
-    single = SingleRequest(table, beam_size=2, repetition_penalty=2.0)
-    single.step()
-    single.step()
-    # After A: .6² to .4; after B: .6 to .4²; B A is the most probable then.
-    assert single.outputs == {(B, A), (A, B)}
-    [best] = single.finish()
-    assert best.token_ids == [B, A]
-    assert best.score == log(0.5, 0.6 / (0.6 + 0.4**2))
-
-
-def test_each_hypothesis_has_its_own_token_scores_and_top_tokens() -> None:
-    options = {"beam_size": 2, "num_hypotheses": 2, "return_top_tokens": 2}
-    first, second = decode(TRAP, **options, return_token_scores=True)
-    assert top_tokens_of(first) == top_tokens_of(second) == [[A, B], [EOS, C]]
-    assert first.top_tokens[1].log_probabilities[0] == log(0.9)
-    assert second.top_tokens[1].log_probabilities[0] == log(0.4)
-    for hypothesis in (first, second):
-        assert math.fsum(hypothesis.token_scores) == pytest.approx(hypothesis.score)
-
-
-def test_more_top_tokens_may_be_listed_than_the_beam_needs() -> None:
-    [found] = decode(TRAP, beam_size=2, return_top_tokens=7)
-    assert {len(step.token_ids) for step in found.top_tokens} == {7}
-
-
-def test_a_stop_sequence_ends_a_beam_and_its_score_counts_all_generated_tokens() -> None:
-    table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.9, D: 0.1}, (B,): {C: 1.0}})
-    found = decode(table, beam_size=2, num_hypotheses=2, stops=("ccc",))
-    assert outputs_of(found) == [[A], [B]]
-    assert {one.stop_reason for one in found} == {StopReason.STOP_SEQUENCE}
-    assert [one.text_length for one in found] == [1, 2]
-    assert found[0].score == log(0.6, 0.9)
 
 
 # Only A and B may be generated, each once.
@@ -214,21 +168,6 @@ def test_other_beams_take_the_place_of_one_that_has_no_token_left() -> None:
     single.step()
     assert single.outputs == {(B, A), (B, B)}
     assert outputs_of(single.finish()) == [[A], [B, A]]
-
-
-def test_a_beam_may_leave_a_preferred_prefix_and_is_scored_for_it() -> None:
-    table = after(
-        {(): {A: 0.9, B: 0.1}, (B,): {A: 0.9, C: 0.1}, (B, A): {A: 1.0}, (A,): {C: 0.5, D: 0.5}}
-    )
-    options = {"beam_size": 2, "prefix": (B, C), "num_hypotheses": 2, "return_token_scores": True}
-    first, second = decode(table, prefix_bias_beta=0.6, **options)
-    # .64 for B, then .64 for C; A has .36, and no token is preferred after it.
-    assert first.token_ids == [B, C]
-    assert first.score == log(0.4 * 0.1 + 0.6, 0.4 * 0.1 + 0.6)
-    assert second.token_ids == [B, A, A]
-    assert second.token_scores == [log(0.64), log(0.4 * 0.9), log(1.0), log(1.0)]
-    weak = decode(table, prefix_bias_beta=0.01, **options)
-    assert outputs_of(weak) == [[A, C], [A, D]]
 
 
 def test_a_prefix_bias_near_one_gives_the_tokens_of_a_forced_prefix() -> None:

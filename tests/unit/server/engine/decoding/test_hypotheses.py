@@ -1,7 +1,6 @@
 import math
 from typing import Any
 
-import pytest
 from tests.unit.server.engine.decoding.table import (
     EOS,
     VOCABULARY_SIZE,
@@ -20,54 +19,12 @@ from seqserve_server.engine.decoding.hypotheses import (
     rank_of,
 )
 
-EVERYTHING: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
-
-
-NO = math.nan
-"""The score of a token of a forced prefix."""
-
 
 def partial(*tokens: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
     """Makes a forced prefix and tokens after it; the log-probability of token n is -n."""
     found = [*[math.nan] * len(prefix), *(-float(token) for token in tokens)]
     top_tokens = [*[[]] * len(prefix), *([(token, -float(token))] for token in tokens)]
     return PartialHypothesis([*prefix, *tokens], found, -float(sum(tokens)), top_tokens)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "tokens", "end", "token_ids", "scores"),
-    [
-        ((), (4, 5, 2), End(StopReason.EOS, 2), [4, 5], [-4, -5, -2]),
-        ((7, 8), (4, 5, 2), End(StopReason.EOS, 4), [7, 8, 4, 5], [NO, NO, -4, -5, -2]),
-        ((), (4, 5), End(StopReason.LENGTH, 2), [4, 5], [-4, -5]),
-        ((7, 8), (3,), End(StopReason.LENGTH, 3), [7, 8, 3], [NO, NO, -3]),
-        ((), (4, 5, 6), End(StopReason.STOP_SEQUENCE, 1, 7), [4], [-4]),
-        ((7, 8), (4, 5), End(StopReason.STOP_SEQUENCE, 1, 2), [7], [NO]),
-    ],
-    ids=[
-        "an end token has a score and does not count",
-        "a forced prefix has no scores",
-        "of maximum length",
-        "of maximum length with a prefix",
-        "cut at a stop sequence",
-        "cut within its prefix",
-    ],
-)
-def test_what_is_returned_of_a_hypothesis_that_ends(
-    prefix: tuple[int, ...],
-    tokens: tuple[int, ...],
-    end: End,
-    token_ids: list[int],
-    scores: list[float],
-) -> None:
-    found = partial(*tokens, prefix=prefix).hypothesis(end, make_options(**EVERYTHING))
-    assert found.token_ids == token_ids
-    assert found.token_scores == pytest.approx(scores, nan_ok=True)
-    assert found.top_tokens == [[] if math.isnan(one) else [(-one, one)] for one in scores]
-    # All generated tokens count, those that are left out too.
-    assert found.score == -sum(tokens)
-    assert found.normalized_score == pytest.approx(-sum(tokens) / len(prefix + tokens))
-    assert (found.stop_reason, found.text_length) == (end.reason, end.text_length)
 
 
 def test_only_what_was_requested_is_returned() -> None:
@@ -93,18 +50,6 @@ def test_terms_count_only_in_the_tokens_that_are_kept() -> None:
     assert some.hypothesis(End(StopReason.LENGTH, 4), options).unmet_terms == []
     assert some.hypothesis(End(StopReason.EOS, 3), options).unmet_terms == [3]
     assert some.hypothesis(End(StopReason.STOP_SEQUENCE, 2, 1), options).unmet_terms == [0, 2, 3]
-
-
-@pytest.mark.parametrize("return_scores", [True, False])
-@pytest.mark.parametrize(("penalty", "score"), [(0.0, -6.0), (1.0, -2.0), (2.0, -6 / 9)])
-def test_hypotheses_rank_by_their_score_over_the_length_of_all_generated_tokens(
-    penalty: float, score: float, return_scores: bool
-) -> None:
-    options = make_options(length_penalty=penalty, return_scores=return_scores)
-    for some in (partial(3, 1, 2), partial(4, 2, prefix=(9,))):
-        finished = FinishedHypothesis.of(some, End(StopReason.STOP_SEQUENCE, 1, 1), options)
-        assert finished.rank == (False, 0, pytest.approx(-score))
-        assert finished.hypothesis.token_ids == some.token_ids[:1]
 
 
 def ended(

@@ -13,7 +13,6 @@ from seqserve_server.engine.decoding.logits import (
     largest,
     log_softmax,
     normalize,
-    normalized,
     penalize_repetition,
     processors_of,
 )
@@ -42,13 +41,6 @@ def test_the_largest_values_come_first_and_among_equals_the_first(
     assert largest(np.array(values, np.float32), count).tolist() == expected
 
 
-def test_a_score_is_divided_by_the_length_to_the_power_of_the_penalty() -> None:
-    assert normalized(-6.0, 4, 0.0) == -6.0
-    assert normalized(-6.0, 4, 1.0) == -1.5
-    assert normalized(-6.0, 4, 0.5) == -3.0
-    assert normalized(-6.0, 0, 1.0) == -6.0, "an empty hypothesis counts as one token"
-
-
 A, B, C = 1, 2, 3
 PROBABILITIES = [0.1, 0.2, 0.4, 0.3]
 LOGITS = np.log(np.array(PROBABILITIES, np.float32))
@@ -62,12 +54,6 @@ def processed(output: list[int], **options: Any) -> Any:
 
 def test_a_request_that_changes_no_probability_has_no_processors() -> None:
     assert processors_of(make_options(prefix=(A, B, C), return_top_tokens=3)) == ()
-
-
-def test_a_repetition_penalty_changes_logits_before_the_softmax() -> None:
-    whole = 0.1 + 0.2**2 + 0.4 + 0.3**2
-    expected = [0.1 / whole, 0.2**2 / whole, 0.4 / whole, 0.3**2 / whole]
-    assert processed([1, 3, 1], repetition_penalty=2.0) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("beta", [0.05, 0.5, 0.95])

@@ -1,4 +1,3 @@
-import math
 from typing import Any
 from unittest import mock
 
@@ -159,26 +158,6 @@ def test_each_sample_has_its_own_random_numbers() -> None:
     assert all(sample in many for sample in few)
 
 
-@pytest.mark.parametrize("top_k", [0, 8])
-def test_a_sampled_token_is_the_one_on_which_the_random_number_falls(top_k: int) -> None:
-    random = np.random.default_rng([7, 0])
-    table = always({A: 0.5, B: 0.3, EOS: 0.2})
-    [found] = decode(table, sampling=make_sampling(top_k=top_k), max_decoding_length=30)
-    expected = []
-    while True:
-        number = random.random()
-        if top_k == 0:
-            # In the order of the vocabulary.
-            token = EOS if number < 0.2 else A if number < 0.7 else B
-        else:
-            # The graph lists the top tokens by probability.
-            token = A if number < 0.5 else B if number < 0.8 else EOS
-        if token == EOS:
-            break
-        expected.append(token)
-    assert found.token_ids == expected
-
-
 @pytest.mark.parametrize("top_k", [0, 3])
 @pytest.mark.parametrize("prefix", [(), (C,), (C, D, C)])
 def test_a_forced_prefix_uses_up_no_random_number(prefix: tuple[int, ...], top_k: int) -> None:
@@ -200,20 +179,6 @@ def test_a_target_of_maximum_length_has_a_random_number_for_each_token() -> None
     assert found.token_ids == [A if number < 0.5 / 0.8 else B for number in numbers]
 
 
-@pytest.mark.parametrize("more", [{}, {"repetition_penalty": 1.5}], ids=str)
-def test_a_forced_prefix_has_no_scores_and_no_top_tokens(more: dict[str, Any]) -> None:
-    table = after({(C, D): {A: 0.6, B: 0.4}})
-    options = {"prefix": (C, D), "return_token_scores": True, "return_top_tokens": 2}
-    [found] = decode(table, **options, **more)
-    assert found.token_ids == [C, D, A]
-    assert found.token_scores == pytest.approx(
-        [math.nan, math.nan, math.log(0.6), 0], nan_ok=True, abs=1e-6
-    )
-    assert found.score == log(0.6)
-    assert top_tokens_of(found)[:3] == [[], [], [A, B]]
-    assert len(found.top_tokens) == 4
-
-
 def test_the_newest_token_of_a_row_is_the_forced_one() -> None:
     """Streams get the prefix, not what the graph chose."""
     rig = Rig()
@@ -221,19 +186,6 @@ def test_the_newest_token_of_a_row_is_the_forced_one() -> None:
     for token in (C, D, A):
         rig.step()
         assert rig.search.last_token(0) == token
-
-
-def test_samples_are_the_same_from_the_graphs_top_tokens_and_from_all_logits() -> None:
-    table = always({EOS: 0.05, A: 0.4, B: 0.3, C: 0.15, D: 0.1})
-    options: dict[str, Any] = {"sampling": make_sampling(top_k=3), "num_hypotheses": 6}
-    top = SingleRequest(table, **options)
-    # A penalty that changes nothing, but needs all logits.
-    every = SingleRequest(table, **options, repetition_penalty=1 + 1e-12)
-    assert (top.rig.cache.num_logits > 0, every.rig.cache.num_logits > 0) == (False, True)
-    for one, other in zip(top.finish(), every.finish(), strict=True):
-        assert one.token_ids == other.token_ids
-        assert one.score == pytest.approx(other.score)
-        assert set(one.token_ids) <= {A, B, C}
 
 
 # Only A and B may be generated, each once.
