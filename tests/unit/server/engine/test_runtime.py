@@ -33,23 +33,6 @@ def artifact(tiny_artifact: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_artifact, tmp_path / "1"))
 
 
-def test_sources_encoded_together_get_the_keys_and_values_of_each_alone(
-    tiny_runtime: Runtime,
-) -> None:
-    sources = [[5, 6, 2], [7, 2], [2]]
-    together = tiny_runtime.encode(sources)
-    assert [array.shape for array in together.packed] == [(6, 32)] * 2
-    assert [array.shape for array in together.last] == [(3, 1, 32)] * 2
-    for index, source in enumerate(sources):
-        alone = tiny_runtime.encode([source])
-        assert together.length(index) == len(source)
-        for packed, single in zip(together.packed, alone.packed, strict=True):
-            # Bit for bit: neither neighbours nor padding may have an influence.
-            np.testing.assert_array_equal(together.of_source(packed, index), single)
-        for packed, last in zip(together.packed, together.last, strict=True):
-            np.testing.assert_array_equal(last[index, 0], together.of_source(packed, index)[-1])
-
-
 def test_sources_of_a_model_that_fits_a_cache_wait_longer_for_others(
     tiny_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,23 +114,6 @@ def test_scores_and_attention_are_those_of_torch(
     assert not np.triu(own, 1).any(), "a token looks ahead"
 
 
-def test_attention_of_an_answer_is_the_mean_over_the_last_layers_heads(
-    steps: ScoreSteps, tiny_model: Transformer
-) -> None:
-    source, words = [5, 6, 7, EOS], [19, 226, 15]
-    whole = Hypothesis(words, -3.0, StopReason.EOS, token_scores=[-1.0] * 4, text_length=None)
-    other = Hypothesis([19], -1.0, StopReason.LENGTH)
-    request = steps.attend(source, replace(OPTIONS, return_attention=True), whole, other)
-    event = steps.event(request)
-    assert isinstance(event, Finished)
-    for found, plain in zip(event.hypotheses, (whole, other), strict=True):
-        assert found._replace(attention=b"") == plain
-        _, (_, _, cross) = forced(tiny_model, source, plain.token_ids)
-        weights = weights_of(found.attention, len(plain.token_ids), len(source))
-        np.testing.assert_allclose(weights, cross[-1].mean(0), atol=1e-5)
-        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
-
-
 @pytest.mark.parametrize("reason", StopReason)
 def test_answer_without_tokens_attends_to_nothing(steps: ScoreSteps, reason: StopReason) -> None:
     answer = Hypothesis([], -1.0, reason)

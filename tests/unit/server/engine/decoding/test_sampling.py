@@ -234,18 +234,6 @@ def test_rows_sampled_together_get_the_tokens_of_each_alone(
         assert columns[row] == sample(own, params_of(sampling), numbers[row : row + 1])[0]
 
 
-def test_parameters_of_some_rows_come_in_the_order_asked_for() -> None:
-    samplings = [
-        Sampling(0.5, 3, 0.9, 0.1, 0),
-        Sampling(2.0, 0, 0.8, 0.2, 0),
-        Sampling(3.0, 1, 0.7, 0.3, 0),
-    ]
-    params = params_of(*samplings)
-    some = params.of(np.array([2, 0]))
-    assert [array.tolist() for array in some] == [[3.0, 0.5], [1, 3], [0.7, 0.9], [0.3, 0.1]]
-    assert params.top_k[1] > 10**9, "top_k 0 is no bound"
-
-
 @pytest.mark.parametrize(
     "sampling", [Sampling(0.5, 3, 0.5, 0.1, 0), make_sampling(top_p=0.5), make_sampling()], ids=str
 )

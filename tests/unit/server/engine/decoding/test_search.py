@@ -215,25 +215,6 @@ def interrupted(rig: Rig, request: Request) -> list[tuple[list[int], StopReason]
     return [(one.token_ids, one.stop_reason) for one in found]
 
 
-@pytest.mark.parametrize("beam_size", [1, 2])
-def test_an_interrupted_request_gets_its_own_tokens_and_no_others(beam_size: int) -> None:
-    rig = Rig()
-    tables = [
-        after({(): {token: 0.9, C: 0.1}, (token,): {D: 0.9, C: 0.1}, (C,): {D: 1.0}})
-        for token in (A, B)
-    ]
-    requests = [
-        rig.join(range(n * beam_size, (n + 1) * beam_size), table, beam_size=beam_size)
-        for n, table in enumerate(tables)
-    ]
-    rig.step()
-    rig.step()
-    assert [interrupted(rig, request) for request in requests] == [
-        [([A, D], StopReason.TIME_LIMIT)],
-        [([B, D], StopReason.TIME_LIMIT)],
-    ]
-
-
 def test_an_interrupted_beam_search_gets_finished_and_running_hypotheses() -> None:
     rig = Rig()
     request = rig.join([0, 1], FORK, beam_size=2, num_hypotheses=3)
