@@ -18,7 +18,7 @@ from tests.unit.server.engine.stepper import Stepper
 
 from seqserve_server.artifact.manifest import Limits
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
-from seqserve_server.contract.events import Failed, Finished, Progress, StopReason
+from seqserve_server.contract.events import Finished, Progress, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.request import Request
@@ -342,16 +342,6 @@ def test_source_that_cannot_be_encoded_leaves_no_hole(
     assert moves == [(2, 1)]
     assert isinstance(stepper.error_of(broken), EngineFault)
     stepper.finish(fine, running[2])
-
-
-def test_rows_run_on_if_all_sources_of_a_step_fail(stepper: Stepper) -> None:
-    running = stepper.run_long(5, 6, 7)
-    stepper.scheduler.cancel(running[1])
-    broken = [stepper.submit(VOCABULARY_SIZE), stepper.submit(5, VOCABULARY_SIZE)]
-    stepper.step()
-    assert stepper.rows == [running[0], running[2]]
-    assert all(isinstance(stepper.events_of(request)[0], Failed) for request in broken)
-    stepper.finish(running[0], running[2])
 
 
 def test_fault_while_a_row_joins_a_hole_loses_no_request(
