@@ -1,9 +1,9 @@
+import math
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
-from tests.unit.server.engine import fake_runtime
 from tests.unit.server.engine.decoding.table import (
     EOS,
     VOCABULARY_SIZE,
@@ -17,81 +17,14 @@ from tests.unit.server.engine.decoding.table import (
     always,
     decode,
     log,
-    make_request,
     make_sampling,
     outputs_of,
     top_tokens_of,
 )
-from tests.unit.server.engine.fake_runtime import MAX_TARGET, FakeRuntime, answer, make_manifest
 
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.decoding.search import Search
-
-END = fake_runtime.EOS
+from seqserve_server.contract.events import Hypothesis, StopReason
 
 COIN = always({EOS: 0.2, A: 0.5, B: 0.3})
-
-
-class ScriptedRows:
-    """A search over steps of which a test gives the tokens, so that no model runs at all."""
-
-    def __init__(self, *options: DecodingOptions) -> None:
-        self.cache = SlotCache(FakeRuntime(), len(options))
-        self.search = Search(self.cache, make_manifest(), str)
-        for row, option in enumerate(options):
-            self.join(row, option)
-
-    def join(self, row: int, options: DecodingOptions) -> None:
-        self.cache.lengths[row] = 0
-        self.search.join([row], make_request([row], options))
-
-    def leave(self, row: int) -> None:
-        self.search.leave(row)
-
-    def move(self, source: int, target: int) -> None:
-        self.leave(target)
-        self.search.move(source, target)
-
-    def step(self, *tokens: int, log_probability: float = -1.0) -> dict[int, Finished]:
-        """Gives each leading row its next token; returns the answers by row."""
-        rows = len(tokens)
-        self.cache.tokens[:rows, 0] = tokens
-        self.cache.log_probabilities[:rows] = log_probability
-        self.cache.lengths[:rows] += 1
-        done = self.search.advance(rows)
-        return dict(zip(done.rows, (found for _, found in done.finished), strict=True))
-
-
-def scored(max_length: int = MAX_TARGET) -> DecodingOptions:
-    return DecodingOptions(max_decoding_length=max_length)
-
-
-def unscored(max_length: int = MAX_TARGET) -> DecodingOptions:
-    return DecodingOptions(max_decoding_length=max_length, return_scores=False)
-
-
-@pytest.mark.parametrize(
-    ("max_length", "tokens", "reason"),
-    [
-        (MAX_TARGET, [END], StopReason.EOS),
-        (MAX_TARGET, [5, END], StopReason.EOS),
-        (2, [5, END], StopReason.EOS),
-        (1, [6], StopReason.LENGTH),
-        (3, [5, 5, 6], StopReason.LENGTH),
-        (MAX_TARGET, [5] * (MAX_TARGET - 1) + [6], StopReason.LENGTH),
-    ],
-)
-def test_a_row_ends_with_the_end_token_or_at_its_maximum_length(
-    max_length: int, tokens: list[int], reason: StopReason
-) -> None:
-    rows = ScriptedRows(scored(max_length), scored())
-    for token in tokens[:-1]:
-        assert rows.step(token) == {}
-    output = [token for token in tokens if token != END]
-    found = rows.step(tokens[-1], log_probability=-0.5)
-    assert found == {0: answer(output, 0.5 - len(tokens), reason)}
 
 
 def test_the_end_token_is_suppressed_up_to_the_minimum_length_of_each_row() -> None:
@@ -105,26 +38,10 @@ def test_the_end_token_is_suppressed_up_to_the_minimum_length_of_each_row() -> N
 
 
 def test_scores_are_summed_in_double_precision() -> None:
-    rows = ScriptedRows(scored())
-    small = float(np.float32(0.1))
-    for _ in range(MAX_TARGET):
-        found = rows.step(5, log_probability=small)
-    assert found[0].best.score == pytest.approx(MAX_TARGET * small, rel=1e-15)
-
-
-def test_only_requests_for_scores_get_them() -> None:
-    rows = ScriptedRows(scored(), unscored())
-    rows.step(5, 6)
-    assert rows.step(END, END) == {
-        0: answer([5], -2.0, StopReason.EOS),
-        1: answer([6], None, StopReason.EOS),
-    }
-
-
-def test_a_row_without_a_request_is_never_done() -> None:
-    rows = ScriptedRows(scored(1), scored(1))
-    rows.leave(0)
-    assert list(rows.step(END, END)) == [1]
+    table = always({A: 0.9, B: 0.1})
+    [plain] = decode(table, max_decoding_length=200)
+    [listed] = decode(table, max_decoding_length=200, return_token_scores=True)
+    assert plain.score == listed.score == pytest.approx(math.fsum(listed.token_scores), rel=1e-13)
 
 
 def test_after_a_forced_prefix_the_graphs_own_choice_is_taken() -> None:
