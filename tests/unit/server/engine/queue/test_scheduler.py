@@ -2,7 +2,6 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -308,39 +307,58 @@ def test_earlier_requests_do_not_count_as_passing(scheduler: Scheduler) -> None:
     assert beam.passed_rows == 0
 
 
+class Slots:
+    """Slots of an engine, whose requests end after the time that they are given."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock, slots: int) -> None:
+        self.scheduler, self.clock, self.slots = scheduler, clock, slots
+        self.refusals = RefusalCache(clock)
+        self.running: list[tuple[float, Request]] = []
+
+    def tick(self) -> list[Request]:
+        """Lets 10 ms pass; gives the requests that ended then."""
+        self.clock.now_s += 0.01
+        ended = [one for end_s, one in self.running if end_s <= self.clock.now_s]
+        self.scheduler.finish(ended)
+        self.running = [each for each in self.running if each[1] not in ended]
+        return ended
+
+    def retry_s(self, one: Request) -> float | None:
+        """Submits a request; gives when to come again if it is refused."""
+        try:
+            self.scheduler.submit(one)
+        except QueueFull as full:
+            advice = self.refusals.refused(QueueKey.of(one.spec), full)
+            return self.clock.now_s + advice.retry_after_s
+        return None
+
+    def take(self, held_s: Callable[[], float]) -> list[Request]:
+        busy = len(self.running)
+        taken = self.scheduler.take(busy=busy, free=self.slots - busy, budget_tokens=999)
+        self.running += [(self.clock.now_s + held_s(), one) for one in taken]
+        return taken
+
+
 @pytest.mark.parametrize("callers", [8, 24])
 @pytest.mark.parametrize("flows", [1, 4])
 def test_clients_that_wait_for_each_answer_are_all_served(callers: int, flows: int) -> None:
     """Threads of one client, on some connections, call again as soon as they have an answer."""
-    slots, held_s = 4, 0.05
-    scheduler, clock = paced(held_s, max_queue_s=None, slots=slots, caller_share=0.5)
-    refusals = RefusalCache(clock)
+    scheduler, clock = paced(0.05, max_queue_s=None, slots=4, caller_share=0.5)
+    slots = Slots(scheduler, clock, 4)
     due_s = dict.fromkeys(range(callers), clock.now_s)
-    running: list[tuple[float, Request]] = []
     thread_of: dict[Request, int] = {}
-    answers, refused = Counter[int](), 0
+    answers = Counter[int]()
     for _ in range(2000):
-        clock.now_s += 0.01
-        for end_s, one in [each for each in running if each[0] <= clock.now_s]:
-            scheduler.finish([one])
-            running.remove((end_s, one))
+        for one in slots.tick():
             thread = thread_of.pop(one)
             answers[thread] += 1
             due_s[thread] = clock.now_s
         for thread in [each for each, at_s in due_s.items() if at_s <= clock.now_s]:
             one = queued(flow=f"{thread % flows}", deadline_s=clock.now_s + 30.0)
-            try:
-                scheduler.submit(one)
-            except QueueFull as full:
-                refused += 1
-                advice = refusals.refused(QueueKey.of(one.spec), full)
-                due_s[thread] = clock.now_s + advice.retry_after_s
-            else:
-                thread_of[one] = thread
-                del due_s[thread]
-        for one in scheduler.take(busy=len(running), free=slots - len(running), budget_tokens=999):
-            running.append((clock.now_s + held_s, one))
-    assert not refused, "so few cannot outrun it"
+            assert slots.retry_s(one) is None, "so few cannot outrun it"
+            thread_of[one] = thread
+            del due_s[thread]
+        slots.take(lambda: 0.05)
     assert min(answers.values()) > 0.9 * max(answers.values()) and len(answers) == callers
 
 
@@ -348,25 +366,20 @@ def test_clients_that_wait_for_each_answer_are_all_served(callers: int, flows: i
 def test_client_that_follows_the_retry_advice_is_admitted(callers: int) -> None:
     """Twice as many requests as can wait arrive at once."""
     scheduler, clock = paced(0.01, max_queue_s=0.2)
-    refusals = RefusalCache(clock)
+    slots = Slots(scheduler, clock, 1)
     coming = [(clock.now_s, number % callers, 0) for number in range(60)]
     again = refused_again = 0
-    running: list[Request] = []
     while coming:
-        clock.now_s += 0.01
-        scheduler.finish(running)
-        running = scheduler.take(busy=0, free=1, budget_tokens=9)
+        slots.tick()
+        slots.take(lambda: 0.01)
         due = [one for one in coming if one[0] <= clock.now_s]
         coming = [one for one in coming if one[0] > clock.now_s]
         for _, number, tries in due:
             again += tries > 0
-            one = queued(caller=f"{number}")
-            try:
-                scheduler.submit(one)
-            except QueueFull as full:
+            retry_s = slots.retry_s(queued(caller=f"{number}"))
+            if retry_s is not None:
                 refused_again += tries > 0
-                advice = refusals.refused(QueueKey.of(one.spec), full)
-                coming.append((clock.now_s + advice.retry_after_s, number, tries + 1))
+                coming.append((retry_s, number, tries + 1))
     assert again > 20
     assert refused_again <= again / 10
 
@@ -376,42 +389,30 @@ def test_flood_leaves_others_served_and_no_call_much_slower(
     max_queue_s: float | None, slowest_s: float
 ) -> None:
     """Requests arrive at random, at seven times the capacity."""
-    slots, held_s, tick_s, ticks = 8, 0.2, 0.01, 2000
-    clock, draw, capacity = Clock(), random.Random(7), slots / held_s
-    scheduler = Scheduler(
-        QueueLimits(max_queue=512, max_queue_s=max_queue_s, caller_share=0.5),
-        slots=slots,
-        clock=clock,
-    )
+    held_s, ticks, clock, draw = 0.2, 2000, Clock(), random.Random(7)
+    limits = QueueLimits(max_queue=512, max_queue_s=max_queue_s, caller_share=0.5)
+    slots = Slots(Scheduler(limits, slots=8, clock=clock), clock, 8)
+    # Requests of a tick.
+    capacity = 8 * 0.01 / held_s
     rates = {"loud": 6.8 * capacity} | {f"quiet {number}": 0.05 * capacity for number in range(4)}
-    running: list[tuple[float, Request]] = []
     sent, served = Counter[str](), Counter[str]()
     waits_s = []
     for tick in range(ticks):
-        clock.now_s += tick_s
-        scheduler.finish([one for end_s, one in running if end_s <= clock.now_s])
-        running = [(end_s, one) for end_s, one in running if end_s > clock.now_s]
-        for caller, rate in rates.items():
-            if caller == "loud" and tick < ticks / 10:
-                # So long there is none, and the pace gets known.
-                continue
-            for _ in range(int(draw.random() + rate * tick_s)):
-                one = queued(caller=caller, arrived_s=clock.now_s)
+        slots.tick()
+        # For a while there is no flood, and the pace gets known.
+        for caller in list(rates)[tick < ticks / 10 :]:
+            for _ in range(int(draw.random() + rates[caller])):
                 sent[caller] += 1
-                with suppress(QueueFull):
-                    scheduler.submit(one)
-        for one in scheduler.take(busy=len(running), free=slots - len(running), budget_tokens=999):
-            served[one.spec.client_id] += 1
-            if tick > ticks / 4:
-                # Requests from before the first refusal have left.
-                waits_s.append(clock.now_s - one.spec.arrived_s)
-            running.append((clock.now_s + draw.uniform(0.5, 1.5) * held_s, one))
-    quiet = rates.keys() - {"loud"}
+                slots.retry_s(queued(caller=caller, arrived_s=clock.now_s))
+        taken = slots.take(lambda: draw.uniform(0.5, 1.5) * held_s)
+        served.update(one.spec.client_id for one in taken)
+        # Later, requests from before the first refusal have left.
+        waits_s += [clock.now_s - one.spec.arrived_s for one in taken if tick > ticks / 4]
     # Of each one more may wait when the time is over.
-    assert all(sent[caller] - served[caller] <= 1 for caller in quiet)
-    assert served["loud"] >= 0.7 * capacity * 0.9 * ticks * tick_s
+    assert all(sent[caller] - served[caller] <= 1 for caller in rates.keys() - {"loud"})
+    assert served["loud"] >= 0.7 * capacity * 0.9 * ticks
     # Estimates leave out that others come later and are served before.
-    assert max(waits_s) <= slowest_s + tick_s
+    assert max(waits_s) <= slowest_s + 0.01
 
 
 def bulk(*rows: int) -> list[Request]:
