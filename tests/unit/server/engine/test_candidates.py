@@ -88,25 +88,6 @@ def test_a_step_computes_for_each_row_its_own_candidates(
     ]
 
 
-def test_rows_that_share_candidates_share_their_groups(
-    runtime: LogitsRuntime, cache: SlotCache
-) -> None:
-    runtime.of_rows[:] = np.arange(VOCABULARY_SIZE) * [[1], [-1], [1], [-1]]
-    shared = np.array([4, 7, 9, 12, 30])
-    for row in (0, 1, 3):
-        cache.limit(row, shared)
-    limit(cache, 2, 5, 8)
-    cache.advance(4)
-    assert runtime.sizes == StepSizes(allowed_groups=3, allowed_rows=3, projects=False)
-    assert cache.tokens[:, 0].tolist() == [30, 4, 8, 4]
-    # Equal candidates of other requests are other sets.
-    for row in (0, 1, 3):
-        cache.limit(row, shared.copy())
-    cache.advance(4)
-    assert runtime.sizes == StepSizes(allowed_groups=7, allowed_rows=1, projects=False)
-    assert cache.tokens[:, 0].tolist() == [30, 4, 8, 4]
-
-
 def test_the_whole_vocabulary_is_computed_while_some_row_chooses_from_it(
     runtime: LogitsRuntime, cache: SlotCache
 ) -> None:

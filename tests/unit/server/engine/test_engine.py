@@ -12,12 +12,10 @@ from tests.unit.server.engine.requests import KeptRequest, keep
 
 from seqserve_server.contract.errors import (
     Bound,
-    DeadlinePassed,
     Draining,
     EngineFault,
     NoScorer,
     QueueFull,
-    Stage,
 )
 from seqserve_server.contract.events import Event, Finished, TargetScored
 from seqserve_server.contract.limits import EngineLimits
@@ -301,17 +299,6 @@ def test_waiting_request_for_attention_can_be_cancelled(harness: Harness) -> Non
     assert harness.observer.cancellations == waiting
     assert not any(request.events for request in waiting)
     assert all(request.tokens_done for request in waiting), "they were decoded before"
-
-
-def test_deadline_that_passes_before_the_attention_counts_as_decoding(harness: Harness) -> None:
-    first = harness.hold_scorer(harness.attend)
-    late = harness.attend(6, deadline_s=time.monotonic())
-    harness.may_score.set()
-    assert isinstance(late.error, DeadlinePassed)
-    assert late.last.error.where is Stage.DECODE
-    assert late.tokens_done, "it was decoded before"
-    harness.wait_idle()
-    harness.assert_counted(first, late)
 
 
 @pytest.mark.parametrize("attends", [False, True])

@@ -18,7 +18,7 @@ from tests.unit.server.engine.fake_runtime import (
 )
 
 from seqserve_server.contract.errors import ArtifactError, Draining, EngineFault, QueueFull
-from seqserve_server.contract.events import Event, Failed, Finished, Progress
+from seqserve_server.contract.events import Event, Failed, Progress
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import (
     Cancel,
@@ -246,29 +246,6 @@ def test_cancel_at_the_deadline_counts_as_late(other: OtherEnd) -> None:
     assert reply.queue_depth == 0
     assert reply.stats.totals["cancelled"] == 0
     assert reply.stats.deadlines == {"queue": 1, "decode": 0}
-
-
-def test_cancel_of_an_ended_or_unknown_request_does_nothing(other: OtherEnd) -> None:
-    other.submit(1, 5)
-    other.last(1)
-    for number in (1, 99):
-        other.send(Cancel(number, is_late=False))
-    reply = other.stats_reply()
-    assert reply.stats.totals["cancelled"] == 0
-    other.assert_answered(2)
-
-
-def test_statistics_count_from_the_start(other: OtherEnd) -> None:
-    tokens = 0
-    for number in range(1, 4):
-        other.submit(number, 4 + number)
-        event = other.last(number)
-        assert isinstance(event, Finished)
-        tokens += len(event.best.token_ids)
-        stats = other.stats_reply().stats
-        assert stats.totals["generated_tokens"] == tokens
-        assert stats.totals["source_tokens"] == 2 * number
-        assert sum(stats.stops.values()) == number
 
 
 @pytest.mark.parametrize(

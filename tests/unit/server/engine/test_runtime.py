@@ -60,14 +60,6 @@ def test_a_missing_provider_is_refused_with_the_remedy(
     check_provider(Provider.CPU)
 
 
-@pytest.mark.skipif(
-    "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="this build has CUDA"
-)
-def test_a_build_without_cuda_refuses_it() -> None:
-    with pytest.raises(ProviderError, match="not in this build"):
-        check_provider(Provider.CUDA)
-
-
 @pytest.mark.parametrize("file", ["encoder.onnx", "decoder.onnx", "scorer.onnx"])
 @pytest.mark.parametrize("content", [b"", b"garbage", None])
 def test_a_damaged_graph_is_refused_by_its_file_name(

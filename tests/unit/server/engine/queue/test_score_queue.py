@@ -6,11 +6,10 @@ import pytest
 from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import generation, scoring
 
-from seqserve_server.contract.errors import Bound, Draining, QueueFull
+from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TargetScored
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority
 from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW
 from seqserve_server.engine.queue.score_queue import MAX_SCORE_BATCH, ScoreQueue
 from seqserve_server.engine.request import Request, RequestState
@@ -64,20 +63,6 @@ def test_scores_go_together_and_attention_alone(waiting: ScoreQueue) -> None:
     assert waiting.queue_depth == 0 and taken(waiting) == []
 
 
-def test_clients_are_served_in_turn(waiting: ScoreQueue) -> None:
-    flood = submitted(waiting, *(target("loud") for _ in range(2 * MAX_SCORE_BATCH)))
-    [quiet] = submitted(waiting, target("quiet"))
-    first = taken(waiting)
-    assert quiet in first[:2] and set(first) < {quiet, *flood}
-
-
-def test_low_priority_is_served_last(waiting: ScoreQueue) -> None:
-    low, normal = target(priority=Priority.LOW), target()
-    submitted(waiting, low, normal)
-    assert (waiting.queue_depth, waiting.low_queue_depth) == (2, 1)
-    assert taken(waiting) == [normal, low]
-
-
 def test_bounds_are_those_of_any_queue() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=4, max_queue_tokens=12, caller_share=0.5))
     submitted(waiting, target("a"), target("a"))
@@ -124,15 +109,6 @@ def test_waiting_requests_can_be_cancelled(waiting: ScoreQueue) -> None:
     finish(waiting, [kept])
     assert not waiting.cancel(kept), "it has ended"
     assert not waiting.cancel(target()), "it never was here"
-
-
-def test_stop_returns_waiting_requests_and_admits_no_more(waiting: ScoreQueue) -> None:
-    left = submitted(waiting, target(), answer())
-    assert set(waiting.stop()) == set(left)
-    assert waiting.stopped and waiting.stop() == []
-    assert taken(waiting) == []
-    with pytest.raises(Draining):
-        waiting.submit(target())
 
 
 @pytest.mark.parametrize(
