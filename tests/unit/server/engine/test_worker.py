@@ -62,17 +62,6 @@ def test_source_over_the_budget_still_gets_in() -> None:
     stepper.finish(long)
 
 
-def test_moved_row_keeps_its_deadline(stepper: Stepper) -> None:
-    now_s = time.monotonic()
-    short = stepper.submit(5, longest=1, deadline_s=now_s + 9000)
-    late = stepper.submit(6, 7, shortest=9, deadline_s=now_s + 1000)
-    stepper.step()
-    stepper.assert_decoded(short)
-    stepper.step_at(now_s + 2000)
-    assert stepper.error_of(late)
-    assert_idle(stepper.scheduler)
-
-
 @pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Source and target row of every move."""
@@ -87,59 +76,39 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return moves
 
 
-def test_holes_are_filled_from_the_lowest_and_only_the_rest_by_moving(
-    moves: list[tuple[int, int]],
-) -> None:
-    stepper = Stepper(slots=5)
-    a, b, c, d, e = stepper.run_long(5, 6, 7, 8, 9)
-    for request in (d, a, c):
-        stepper.scheduler.cancel(request)
-    new, newer = stepper.submit(10, shortest=9), stepper.submit(11, shortest=9)
-    stepper.step()
-    assert stepper.rows == [new, b, newer, e]
-    assert moves == [(4, 3)]
-    assert stepper.runtime.rows == [5, 4]
-    stepper.finish(b, e, new, newer)
-
-
-@pytest.mark.parametrize("gone", [[0], [1, 3], [0, 1, 2, 3]])
-def test_no_row_moves_if_as_many_join_as_leave(
-    gone: list[int], moves: list[tuple[int, int]]
-) -> None:
-    stepper = Stepper(slots=4)
-    requests = stepper.run_long(5, 6, 7, 8)
-    for row in gone:
-        stepper.scheduler.cancel(requests[row])
-    for row in gone:
-        requests[row] = stepper.submit(20 + row, shortest=9)
-    stepper.step()
-    assert stepper.rows == requests
-    assert moves == []
-    stepper.finish(*requests)
-
-
 @pytest.mark.parametrize(
-    ("gone", "copied"),
+    ("rows", "gone", "joining", "after", "moved"),
     [
-        ([3], []),
-        ([2, 3], []),
-        ([0], [(3, 0)]),
-        ([0, 1], [(3, 0), (2, 1)]),
-        ([0, 2], [(3, 0)]),
-        ([0, 3], [(2, 0)]),
+        (4, [0], 1, [4, 1, 2, 3], []),
+        (4, [1, 3], 2, [0, 4, 2, 5], []),
+        (4, [0, 1, 2, 3], 4, [4, 5, 6, 7], []),
+        (5, [3, 0, 2], 2, [5, 1, 6, 4], [(4, 3)]),
+        (4, [3], 0, [0, 1, 2], []),
+        (4, [2, 3], 0, [0, 1], []),
+        (4, [0], 0, [3, 1, 2], [(3, 0)]),
+        (4, [0, 1], 0, [3, 2], [(3, 0), (2, 1)]),
+        (4, [0, 2], 0, [3, 1], [(3, 0)]),
+        (4, [0, 3], 0, [2, 1], [(2, 0)]),
     ],
 )
-def test_empty_holes_are_closed_by_the_last_rows(
-    gone: list[int], copied: list[tuple[int, int]], moves: list[tuple[int, int]]
+def test_holes_are_filled_by_those_that_join_from_the_lowest_and_only_the_rest_by_moving(
+    moves: list[tuple[int, int]],
+    rows: int,
+    gone: list[int],
+    joining: int,
+    after: list[int],
+    moved: list[tuple[int, int]],
 ) -> None:
-    stepper = Stepper(slots=4)
-    requests = stepper.run_long(5, 6, 7, 8)
+    stepper = Stepper(slots=5)
+    requests = stepper.run_long(*range(5, 5 + rows))
     for row in gone:
         stepper.scheduler.cancel(requests[row])
+    requests += [stepper.submit(20 + number, shortest=9) for number in range(joining)]
     stepper.step()
-    assert moves == copied
-    assert stepper.runtime.rows == [4, 4 - len(gone)]
-    stepper.finish(*(requests[row] for row in range(4) if row not in gone))
+    left = [requests[number] for number in after]
+    assert (stepper.rows, moves) == (left, moved)
+    assert stepper.runtime.rows == [rows, len(left)]
+    stepper.finish(*left)
 
 
 def test_holes_stay_where_a_step_would_be_as_large_without_them(
@@ -288,16 +257,21 @@ def test_a_new_source_does_not_wait_for_others_where_few_rows_run(stepper: Stepp
     assert one in stepper.rows
 
 
-def test_deadline_while_decoding_frees_the_slot_of_that_row_only(stepper: Stepper) -> None:
+def test_deadline_while_decoding_frees_the_slot_of_that_row_only() -> None:
+    """Of a row that has moved since, too."""
+    stepper = Stepper(slots=5)
     now_s = time.monotonic()
-    others = [stepper.submit(5, 6), stepper.submit(7, 8)]
+    short = stepper.submit(5, longest=1, deadline_s=now_s + 9000)
+    other = stepper.submit(7, 8)
     late = stepper.submit(9, shortest=9, deadline_s=now_s + 1000)
-    more = stepper.submit(10, 11, deadline_s=now_s + 9000)
+    more = stepper.submit(10, 11, shortest=9, deadline_s=now_s + 9000)
+    moved = stepper.submit(12, shortest=9, deadline_s=now_s + 1000)
     stepper.step()
     stepper.step_at(now_s + 2000)
-    error = stepper.error_of(late)
-    assert isinstance(error, DeadlinePassed) and error.where is Stage.DECODE
-    stepper.finish(*others, more)
+    for request in (late, moved):
+        error = stepper.error_of(request)
+        assert isinstance(error, DeadlinePassed) and error.where is Stage.DECODE
+    stepper.finish(short, other, more)
 
 
 def test_row_both_cancelled_and_late_leaves_once(stepper: Stepper) -> None:
