@@ -13,15 +13,14 @@ from tests.reference_log_probs import ReferenceLogProbs
 from tests.support.process import until
 from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import KeptRequest, keep
+from tests.unit.server.engine.stepper import Notes
 
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.events import Event, Hypothesis
+from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
-from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 
 from .drawn_requests import (
@@ -165,17 +164,6 @@ def assert_alike(one: Hypothesis, other: Hypothesis) -> None:
         assert list(found.log_probabilities) == pytest.approx(scores, abs=ALIKE)
 
 
-class Counts(Observer):
-    def __init__(self) -> None:
-        self.ends: Counter[int] = Counter()
-
-    def ended(self, request: Request, event: Event) -> None:
-        self.ends[id(request)] += 1
-
-    def cancelled(self, request: Request) -> None:
-        self.ends[id(request)] += 1
-
-
 @settings(SETTINGS, max_examples=15)
 @given(
     plan=st.lists(arrivals_of(plain() | with_terms()), min_size=1, max_size=30),
@@ -184,8 +172,8 @@ class Counts(Observer):
 def test_threads_decode_as_alone_and_leave_nothing_behind(
     tiny_runtime: Runtime, plan: list[Arrival], workers: int
 ) -> None:
-    counts = Counts()
-    engine = make_engine(tiny_runtime, keep, counts, workers=workers, slots=MOST_ROWS * workers)
+    notes = Notes()
+    engine = make_engine(tiny_runtime, keep, notes, workers=workers, slots=MOST_ROWS * workers)
     engine.start()
     requests, seconds = [arrival.request() for arrival in plan], list[KeptRequest]()
     for request in requests:
@@ -206,8 +194,8 @@ def test_threads_decode_as_alone_and_leave_nothing_behind(
     until(lambda: not (engine.slots_in_use or engine.queue_depth))
     engine.stop()
     assert_idle(engine)
-    expected = Counter(id(request) for request in (*requests, *seconds))
-    assert counts.ends == expected, "not counted once each"
+    counted = Counter([*notes.cancellations, *(request for request, _ in notes.ends)])
+    assert counted == Counter([*requests, *seconds]), "not counted once each"
 
 
 def test_options_often_take_effect(tiny_offline: LocalEngine) -> None:

@@ -28,6 +28,7 @@ class Notes(Observer):
         self.steps: list[int] = []
         self.first: list[Request] = []
         self.cancellations: list[Request] = []
+        self.ends: list[tuple[Request, Event]] = []
         self.drafted_tokens: list[tuple[int, int]] = []
 
     def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
@@ -44,7 +45,7 @@ class Notes(Observer):
         self.first += requests
 
     def ended(self, request: Request, event: Event) -> None:
-        raise AssertionError("the engine reports that")
+        self.ends.append((request, event))
 
     def cancelled(self, request: Request) -> None:
         self.cancellations.append(request)
@@ -88,6 +89,7 @@ class Stepper:
             self.step()
         self.assert_decoded(*decoded)
         assert_idle(self.scheduler)
+        assert not self.notes.ends, "the engine reports that"
 
     def fail(self) -> None:
         """Runs a step that fails, as an engine does."""

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.server.engine.fake_runtime import EOS, PATIENCE_S, HeldRuntime, detokenize, expected
 from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import KeptRequest, keep
+from tests.unit.server.engine.stepper import Notes
 
 from seqserve_server.contract.errors import (
     Bound,
@@ -22,23 +23,8 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority, ScoreSpec, Spec
 from seqserve_server.engine.engine import Engine
-from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.shortlist import Shortlist
-
-
-class Ends(Observer):
-    """An observer that keeps how requests ended."""
-
-    def __init__(self) -> None:
-        self.cancellations: list[Request] = []
-        self.ends: list[tuple[Request, Event]] = []
-
-    def cancelled(self, request: Request) -> None:
-        self.cancellations.append(request)
-
-    def ended(self, request: Request, event: Event) -> None:
-        self.ends.append((request, event))
 
 
 class Harness:
@@ -54,7 +40,7 @@ class Harness:
     ) -> None:
         self.runtime = HeldRuntime()
         self.may_score, self.scoring = self.runtime.may_score, self.runtime.scoring
-        self.observer = Ends()
+        self.observer = Notes()
         limits = EngineLimits(
             workers=workers,
             slots=slots,
