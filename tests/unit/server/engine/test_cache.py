@@ -85,14 +85,6 @@ def alone(source: list[int], steps: int) -> list[int]:
     return tokens[1:]
 
 
-def test_only_the_leading_rows_run(runtime: FakeRuntime) -> None:
-    cache = filled(runtime)
-    cache.advance(2)
-    assert runtime.rows == [2]
-    assert cache.lengths.tolist() == [1, 1, 0]
-    assert cache.tokens[2, 0] == BOS
-
-
 def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
     runtime = IdleRuntime()
     cache = filled(runtime)
@@ -131,13 +123,6 @@ def test_a_branch_copies_the_target_of_a_row(runtime: FakeRuntime) -> None:
     cache.tokens[[0, 3], 0] = cache.tokens[1, 0]
     first, second, _, last = run(cache, 3, 4)
     assert first == second == last
-
-
-def test_a_source_and_a_target_of_maximum_length_fit(runtime: FakeRuntime) -> None:
-    cache = SlotCache(runtime, 1)
-    source = [5] * (MAX_SOURCE - 1) + [EOS]
-    cache.join(0, runtime.encode([source]), 0)
-    assert run(cache, MAX_TARGET, 1) == [alone(source, MAX_TARGET)]
 
 
 # The step of FakeRuntime checks the maximum lengths that it is given.
