@@ -77,14 +77,6 @@ def run(cache: SlotCache, steps: int, rows: int) -> list[list[int]]:
     return outputs
 
 
-def alone(source: list[int], steps: int) -> list[int]:
-    """Gives the tokens of a source without a cache."""
-    tokens = [BOS]
-    for _ in range(steps):
-        tokens.append(next_token(source, tokens, may_end=True)[0])
-    return tokens[1:]
-
-
 def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
     runtime = IdleRuntime()
     cache = filled(runtime)
@@ -136,7 +128,7 @@ def test_maximum_lengths_are_found_again_when_shorter_rows_join(runtime: FakeRun
     assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (3, 6)
     for row in range(3):
         cache.join(row, runtime.encode([[30, EOS]]), 0)
-    assert run(cache, 1, 3) == [alone([30, EOS], 1)] * 3
+    assert run(cache, 1, 3) == [[next_token([30, EOS], [BOS], may_end=True)[0]]] * 3
     assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (2, 2)
 
 
