@@ -383,10 +383,10 @@ def test_an_engine_that_cannot_warm_up_says_why_and_ends_its_threads(harness: Ha
 
 
 @pytest.mark.parametrize(
-    ("submit", "going_on", "begun"),
+    ("submit", "going_on", "begun", "thread"),
     [
-        (Harness.submit, "may_step", "stepping"),
-        (partial(Harness.score, wants_attention=True), "may_score", "scoring"),
+        (Harness.submit, "may_step", "stepping", "step-0"),
+        (partial(Harness.score, wants_attention=True), "may_score", "scoring", "scorer"),
     ],
     ids=["step", "scorer"],
 )
@@ -395,6 +395,7 @@ def test_stop_leaves_a_hanging_thread_behind(
     submit: Callable[[Harness, int], KeptRequest],
     going_on: str,
     begun: str,
+    thread: str,
 ) -> None:
     harness = Harness(workers=1, slots=1, stop_timeout_s=0.05)
     before = set(threading.enumerate())
@@ -403,11 +404,12 @@ def test_stop_leaves_a_hanging_thread_behind(
     harness.engine.start()
     assert getattr(harness.runtime, begun).wait(PATIENCE_S)
     harness.engine.stop()
-    assert caplog.text.count("hangs and is abandoned") == 1
+    # On a busy machine the other thread may not end in so short a time either.
+    assert f"the thread {thread} hangs and is abandoned" in caplog.text
     assert waiting.error
     assert running.events == []
     harness.runtime.let_go()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+    for left in set(threading.enumerate()) - before:
+        left.join(PATIENCE_S)
+        assert not left.is_alive()
     assert len(waiting.events) == 1 and len(running.events) <= 1
