@@ -1,6 +1,6 @@
 """Requests that arrive, are cancelled and are answered, turn by turn, each as if alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from seqserve_server.contract.events import Finished, Progress, StopReason
 from seqserve_server.contract.limits import EngineLimits, QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.local_engine import deliver, generate
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.queue.scheduler import Scheduler
@@ -50,16 +50,23 @@ def arrivals_of(options: st.SearchStrategy[DecodingOptions]) -> st.SearchStrateg
     )
 
 
-def make_engine(runtime: Runtime, *, workers: int, slots: int) -> Engine:
+def make_engine(
+    runtime: Runtime,
+    deliver: Deliver = deliver,
+    observer: Observer | None = None,
+    *,
+    workers: int = 1,
+    slots: int,
+) -> Engine:
     limits = EngineLimits(
         workers=workers, slots=slots, max_queue=100, max_source_tokens_per_step=30
     )
-    return Engine(runtime, limits, deliver, Observer(), text_of)
+    return Engine(runtime, limits, deliver, observer or Observer(), text_of)
 
 
 def alone(runtime: Runtime, source: tuple[int, ...], options: DecodingOptions) -> Finished:
     """Decodes one source in an engine that has never run another."""
-    engine = make_engine(runtime, workers=1, slots=options.rows)
+    engine = make_engine(runtime, slots=options.rows)
     engine.start()
     [answer] = generate(engine, [GenerateSpec(source=list(source), options=options)])
     engine.stop()
@@ -130,10 +137,8 @@ class Simulation:
             assert_idle(worker)
 
 
-def assert_as_alone(
-    runtime: Runtime, requests: Sequence[KeptRequest], plan: Sequence[Arrival]
-) -> None:
-    for request, arrival in zip(requests, plan, strict=True):
+def assert_as_alone(runtime: Runtime, pairs: Iterable[tuple[KeptRequest, Arrival]]) -> None:
+    for request, arrival in pairs:
         is_finished = bool(request.events) and isinstance(request.events[-1], Finished)
         assert is_finished or arrival.cancelled_after is not None, "a request was lost"
         if not is_finished:
@@ -166,4 +171,4 @@ def assert_mixed_as_alone(
     simulation = Simulation(runtime, workers, slots, budget_tokens)
     simulation.run(plan)
     simulation.assert_empty()
-    assert_as_alone(runtime, simulation.requests, plan)
+    assert_as_alone(runtime, zip(simulation.requests, plan, strict=True))

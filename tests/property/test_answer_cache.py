@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,6 @@ from seqserve_server.contract.stats import CacheCounts
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate.engine_call import CachedCall, EngineCall, answer_of
 from seqserve_server.front.models.answer_cache import AnswerCache
-from seqserve_server.front.models.loaded_model import ServedModel
 from seqserve_server.front.telemetry.call_record import CallRecord
 
 # Room for a few answers, so that some make room for others.
@@ -70,25 +69,29 @@ class Engine:
             receive(Progress(tokens_of(spec)[:1]), None)
 
 
-@dataclass(frozen=True)
-class Ask:
-    source: int
-    length: int
-    client: str
-    flow: str
-    streamed: bool
-    has_limit: bool
-    in_time: bool
+def question(
+    source: int, length: int, client: str, flow: str, streamed: bool, limit_s: float, in_time: bool
+) -> GenerateSpec:
+    return GenerateSpec(
+        source=[source, 2],
+        options=DecodingOptions(max_decoding_length=length, time_limit_s=limit_s),
+        client_id=client,
+        flow_id=flow,
+        streamed=streamed,
+        is_bulk=in_time and not streamed,
+    )
 
 
 ENDS = ["whole", "whole", "full", "late", "step"]
 asks = st.builds(
-    Ask,
+    question,
     st.integers(1, 3),
     st.integers(1, 2),
     st.sampled_from(["ann", "bob"]),
     st.sampled_from(["one", "two"]),
-    *[st.booleans()] * 3,
+    st.booleans(),
+    st.sampled_from([1e6, float("inf")]),
+    st.booleans(),
 )
 # A caller leaves, if it is there; a running request ends; the version is unloaded and loaded again,
 # and calls in progress go on.
@@ -116,42 +119,18 @@ class Rig:
         self.engine = Engine()
         self.counts = CacheCounts()
         self.cache = AnswerCache(MAX_BYTES, lambda model, version: self.counts)
-        self.model = self._loaded()
+        self.answers = self.cache.version("m", 1)
         self.callers: list[Caller] = []
         self.failures: set[str] = set()
 
-    def _loaded(self) -> ServedModel:
-        anything: Any = None
-        return ServedModel(
-            manifest=anything,
-            tokenizer=anything,
-            engine=cast(Any, self.engine),
-            provider=anything,
-            answers=self.cache.version("m", 1),
-        )
-
-    def ask(self, question: Ask) -> None:
-        options = DecodingOptions(
-            max_decoding_length=question.length,
-            time_limit_s=1e6 if question.has_limit else float("inf"),
-        )
-        spec = GenerateSpec(
-            source=[question.source, 2],
-            options=options,
-            client_id=question.client,
-            flow_id=question.flow,
-            streamed=question.streamed,
-            is_bulk=question.in_time and not question.streamed,
-        )
+    def ask(self, spec: GenerateSpec) -> None:
         record = CallRecord(path="/s/m", request_id="1")
-        assert self.model.answers is not None
-        call: EngineCall[Finished] = CachedCall(
-            self.model.answers, self.model.engine, spec, record, answer_of
-        )
+        engine: Any = self.engine
+        call: EngineCall[Finished] = CachedCall(self.answers, engine, spec, record, answer_of)
         caller: Caller
 
         async def answer() -> Finished:
-            if question.streamed:
+            if spec.streamed:
                 async for tokens in call.progress():
                     caller.streamed += tokens
                 return call.result()
@@ -183,10 +162,9 @@ class Rig:
             self.engine.end(number, ends[how])
 
     def unload(self) -> None:
-        assert self.model.answers is not None
-        self.model.answers.close()
+        self.answers.close()
         assert self.counts.held_bytes == 0
-        self.model = self._loaded()
+        self.answers = self.cache.version("m", 1)
 
     async def finish(self) -> None:
         """Answers whatever still runs, until every caller has its end."""

@@ -6,10 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.clock import Clock
 from tests.unit.server.engine.idle import assert_idle
+from tests.unit.server.engine.requests import queued
 
 from seqserve_server.contract.limits import QueueLimits
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.queue.bulk_share import PATIENCE_S, SHARE
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request
@@ -28,11 +27,7 @@ class Slots:
         self.waiting_singles = 0
 
     def submit(self, rows: int, *, is_bulk: bool) -> None:
-        options = DecodingOptions(max_decoding_length=5, beam_size=rows)
-        spec = GenerateSpec(
-            source=[4, 5], options=options, is_bulk=is_bulk, flow_id="bulk" * is_bulk
-        )
-        self.scheduler.submit(Request(spec))
+        self.scheduler.submit(queued(2, rows=rows, is_bulk=is_bulk, flow="bulk" * is_bulk))
         self.waiting_singles += rows * (not is_bulk)
 
     def take(self, worker: int) -> list[Request]:
@@ -54,10 +49,6 @@ class Slots:
 
     def running_singles(self) -> int:
         return count([one for rows in self.rows for one in rows if not one.spec.is_bulk])
-
-    def singles(self) -> int:
-        """Rows of single calls that run or wait."""
-        return self.running_singles() + self.waiting_singles
 
 
 def count(requests: list[Request]) -> int:
@@ -92,7 +83,9 @@ def test_bulk_keeps_to_its_part_and_everything_is_served(
             has_single = any(not one.spec.is_bulk for one in rows)
             if has_single and singles and bulk_before and any(one.spec.is_bulk for one in taken):
                 # No more rows than if bulk kept to its part of all slots.
-                most = math.ceil((slots.singles() + SLOTS * SHARE) / WORKERS)
+                most = math.ceil(
+                    (slots.running_singles() + slots.waiting_singles + SLOTS * SHARE) / WORKERS
+                )
                 assert count(rows) <= most or slots.bulk_rows() <= SLOTS * SHARE
     # One single call always runs, and still all that waits gets its turn.
     for _ in range(2 * len(operations)):

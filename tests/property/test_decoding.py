@@ -1,6 +1,6 @@
 """Every way to decode: in a mix as alone, to the last bit, and as by the reference."""
 
-import threading
+from collections import Counter
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -10,14 +10,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.reference import Reference
 from tests.reference_log_probs import ReferenceLogProbs
+from tests.support.process import until
+from tests.unit.server.engine.idle import assert_idle
+from tests.unit.server.engine.requests import KeptRequest, keep
+from tests.unit.server.engine.stepper import Notes
 
 from seqserve_model.transformer import Transformer
 from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.events import Finished, Hypothesis
+from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.limits import Provider
-from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.engine.local_engine import LocalEngine, generate
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.engine.runtime import Runtime
 
 from .drawn_requests import (
@@ -37,7 +40,6 @@ from .drawn_requests import (
 )
 from .simulation import (
     Arrival,
-    Simulation,
     alone,
     arrivals_of,
     assert_as_alone,
@@ -125,11 +127,6 @@ def test_a_shortlist_and_the_same_tokens_allowed_give_the_same(
     assert {token for one in found.hypotheses for token in one.token_ids} <= set(tokens)
 
 
-@pytest.fixture(scope="module")
-def recurrent(tiny_ssru_artifact: Path) -> Runtime:
-    return opened(tiny_ssru_artifact)
-
-
 requests = given(source=sources, options=option_sets() | option_sets() | running_out())
 
 
@@ -167,89 +164,38 @@ def assert_alike(one: Hypothesis, other: Hypothesis) -> None:
         assert list(found.log_probabilities) == pytest.approx(scores, abs=ALIKE)
 
 
-def numbered(number: int) -> DecodingOptions:
-    """Returns one of 64 sets of options, no two alike."""
-    kinds = [
-        DecodingOptions(max_decoding_length=MAX_TARGET),
-        DecodingOptions(
-            max_decoding_length=MAX_TARGET, beam_size=4, num_hypotheses=2, terms=((226, 15), (19,))
-        ),
-        DecodingOptions(
-            max_decoding_length=15,
-            beam_size=3,
-            patience=2.0,
-            length_penalty=0.5,
-            coverage_penalty=0.5,
-        ),
-        DecodingOptions(
-            max_decoding_length=MAX_TARGET,
-            sampling=Sampling(1.0, 0, 0.9, 0.0, number),
-            num_hypotheses=3,
-        ),
-    ]
-    if number >= 32:
-        kinds[0] = replace(kinds[0], num_hypotheses=3, return_alternatives=True)
-    choices = [
-        {"repetition_penalty": 1.3, "return_top_tokens": 3},
-        {"no_repeat_ngram_size": 2, "min_decoding_length": 12, "return_attention": True},
-        {"prefix": (172, 19), "return_token_scores": True},
-        {"stops": ("fcc", "ffd"), "suppressed": ((19, 275), (226,))},
-    ]
-    options = kinds[number % 4]
-    for place, choice in enumerate(choices):
-        if number // 4 >> place & 1:
-            options = replace(options, **choice)
-    return options
-
-
-def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runtime) -> None:
-    plan = [((4 + 3 * number, 5 + number, EOS), numbered(number)) for number in range(64)]
-    assert len({options for _, options in plan}) == 64
-    engine = make_engine(tiny_runtime, workers=2, slots=24)
-    found: dict[int, list[Finished]] = {}
-
-    def call(part: int) -> None:
-        specs = [GenerateSpec(source=list(one), options=options) for one, options in plan[part::4]]
-        found[part] = generate(engine, specs)
-
-    threads = [threading.Thread(target=call, args=(part,)) for part in range(4)]
-    engine.start()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    answers = [found[number % 4][number // 4] for number in range(len(plan))]
-    engine.stop()
-    assert (engine.slots_in_use, engine.queue_depth) == (0, 0)
-    for (source, options), answer in zip(plan, answers, strict=True):
-        assert repr(answer) == repr(alone(tiny_runtime, source, options))
-        for one in answer.hypotheses:
-            assert bool(one.attention) == bool(options.return_attention and one.token_ids)
-
-
-@pytest.mark.parametrize("turns", [0, 1, 2, 5, 11])
-def test_what_is_cancelled_leaves_its_neighbours_and_its_slots_alone(
-    tiny_runtime: Runtime, turns: int
+@settings(SETTINGS, max_examples=15)
+@given(
+    plan=st.lists(arrivals_of(plain() | with_terms()), min_size=1, max_size=30),
+    workers=st.integers(1, 3),
+)
+def test_threads_decode_as_alone_and_leave_nothing_behind(
+    tiny_runtime: Runtime, plan: list[Arrival], workers: int
 ) -> None:
-    beam = DecodingOptions(
-        max_decoding_length=MAX_TARGET, beam_size=4, min_decoding_length=12, no_repeat_ngram_size=2
-    )
-    samples = replace(beam, beam_size=1, num_hypotheses=3, sampling=Sampling(1.0, 0, 1.0, 0.0, 5))
-    held = DecodingOptions(max_decoding_length=MAX_TARGET, min_decoding_length=MAX_TARGET)
-    plan = [
-        Arrival(source=(30, 31, EOS), options=replace(beam, beam_size=3), cancelled_after=turns),
-        Arrival(source=(40, EOS), options=beam, cancelled_after=turns + 1),
-        Arrival(source=(50, 51, 52, EOS), options=samples, cancelled_after=turns),
-        Arrival(source=(55, EOS), options=held, cancelled_after=turns),
-        Arrival(source=(60, EOS), options=replace(beam, beam_size=1)),
-        Arrival(source=(70, 71, EOS), options=samples, gap_turns=1),
-        Arrival(source=(80, EOS), options=beam),
-    ]
-    simulation = Simulation(tiny_runtime, 1, 12, 512)
-    simulation.run(plan)
-    simulation.assert_empty()
-    assert [bool(request.events) for request in simulation.requests] == [False] * 4 + [True] * 3
-    assert_as_alone(tiny_runtime, simulation.requests, plan)
+    notes = Notes()
+    engine = make_engine(tiny_runtime, keep, notes, workers=workers, slots=MOST_ROWS * workers)
+    engine.start()
+    requests, seconds = [arrival.request() for arrival in plan], list[KeptRequest]()
+    for request in requests:
+        engine.submit(request)
+    kept = list[tuple[KeptRequest, Arrival]]()
+    for request, arrival in zip(requests, plan, strict=True):
+        if arrival.cancelled_after is not None:
+            engine.cancel(request)
+        else:
+            kept.append((request, arrival))
+    for request, _ in kept:
+        answer = request.result
+        if request.generate.lacks_attention(request.timeline):
+            seconds.append(KeptRequest(replace(request.generate, answer=answer)))
+            engine.submit(seconds[-1])
+            request.events[-1] = seconds[-1].last
+    assert_as_alone(tiny_runtime, kept)
+    until(lambda: not (engine.slots_in_use or engine.queue_depth))
+    engine.stop()
+    assert_idle(engine)
+    counted = Counter([*notes.cancellations, *(request for request, _ in notes.ends)])
+    assert counted == Counter([*requests, *seconds]), "not counted once each"
 
 
 def test_options_often_take_effect(tiny_offline: LocalEngine) -> None:

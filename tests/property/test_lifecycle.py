@@ -71,6 +71,17 @@ class Rollouts(RuleBasedStateMachine):
             if entry.is_removable:
                 self.repository.remove(entry)
 
+    def end_work(self, entry: Entry) -> None:
+        """Ends the load or the drain of a version."""
+        if entry.state is DRAINING:
+            entry.model = None
+            entry.move(ModelState.AVAILABLE)
+        elif self.folder.get(entry.version, 1) % 2 == 0:
+            entry.model = Model()  # type: ignore[assignment]
+            entry.move(READY)
+        else:
+            entry.move(ModelState.FAILED, "broken")
+
     @initialize(keep=st.integers(0, 3))
     def begin(self, keep: int) -> None:
         self.keep = keep
@@ -96,23 +107,10 @@ class Rollouts(RuleBasedStateMachine):
                 entry.mark_missing()
         self.act()
 
-    @precondition(lambda self: self.in_state(LOADING))
+    @precondition(lambda self: self.in_state(LOADING, DRAINING))
     @rule(data=st.data())
-    def load_ends(self, data: st.DataObject) -> None:
-        entry = data.draw(st.sampled_from(self.in_state(LOADING)))
-        if self.folder.get(entry.version, 1) % 2 == 0:
-            entry.model = Model()  # type: ignore[assignment]
-            entry.move(ModelState.READY)
-        else:
-            entry.move(ModelState.FAILED, "broken")
-        self.act()
-
-    @precondition(lambda self: self.in_state(DRAINING))
-    @rule(data=st.data())
-    def drain_ends(self, data: st.DataObject) -> None:
-        entry = data.draw(st.sampled_from(self.in_state(DRAINING)))
-        entry.model = None
-        entry.move(ModelState.AVAILABLE)
+    def load_or_drain_ends(self, data: st.DataObject) -> None:
+        self.end_work(data.draw(st.sampled_from(self.in_state(LOADING, DRAINING))))
         self.act()
 
     @precondition(lambda self: self.in_state(READY, RESTARTING))
@@ -169,14 +167,7 @@ class Rollouts(RuleBasedStateMachine):
         self.scan()
         while busy := self.in_state(LOADING, DRAINING):
             for entry in busy:
-                if entry.state is DRAINING:
-                    entry.model = None
-                    entry.move(ModelState.AVAILABLE)
-                elif self.folder.get(entry.version, 1) % 2 == 0:
-                    entry.model = Model()  # type: ignore[assignment]
-                    entry.move(ModelState.READY)
-                else:
-                    entry.move(ModelState.FAILED, "broken")
+                self.end_work(entry)
             self.scan()
         assert {entry.version for entry in self.entries} == set(self.folder)
         sound = [

@@ -63,16 +63,14 @@ class Caller:
             tokens = [token for event in progress for token in event.token_ids]  # type: ignore[union-attr]
             if isinstance(last, Finished):
                 assert last == expected(self.spec.source, self.spec.options)
-                assert tokens == (streamed_tokens(last) if self.spec.streamed else [])
+                # The answer brings its last one itself.
+                before = last.best.token_ids[
+                    : None if last.best.stop_reason is StopReason.EOS else -1
+                ]
+                assert tokens == (before if self.spec.streamed else [])
             else:
                 assert isinstance(last, Failed)
                 assert isinstance(last.error, (ModelUnavailable, QueueFull))
-
-
-def streamed_tokens(answer: Finished) -> list[int]:
-    """Returns the tokens that come before the answer, which brings its last one itself."""
-    tokens = answer.best.token_ids
-    return tokens if answer.best.stop_reason is StopReason.EOS else tokens[:-1]
 
 
 class Scenario:

@@ -16,11 +16,11 @@ from hypothesis.stateful import (
 )
 from tests.examples import examples
 from tests.unit.server.engine.idle import assert_idle
+from tests.unit.server.engine.requests import queued
 
 from seqserve_server.contract.errors import Bound, Draining, QueueFull
 from seqserve_server.contract.limits import QueueLimits
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import GenerateSpec, Priority
+from seqserve_server.contract.request import Priority
 from seqserve_server.engine.packing import CrossKV, EncodedSource
 from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW
 from seqserve_server.engine.queue.scheduler import Scheduler
@@ -85,14 +85,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     def submit(
         self, length: int, patience_s: int | None, client: str, priority: Priority, rows: int
     ) -> Request:
-        spec = GenerateSpec(
-            source=[4] * length,
-            options=DecodingOptions(max_decoding_length=5, beam_size=rows),
-            deadline_s=None if patience_s is None else self.now_s + patience_s,
-            client_id=client,
-            priority=priority,
-        )
-        request = Request(spec, next(self.ids))
+        deadline_s = None if patience_s is None else self.now_s + patience_s
+        request = queued(length, caller=client, rows=rows, deadline_s=deadline_s, priority=priority)
+        request.request_id = next(self.ids)
         tokens = sum(len(one.spec.source) for one in self.waiting)
         try:
             self.scheduler.submit(request)

@@ -120,15 +120,6 @@ def test_pieces_of_any_size_give_what_was_sent(sent: list[Message], data: st.Dat
     assert read_message(reader) is None
 
 
-@given(st.lists(messages, max_size=6))
-def test_single_bytes_give_each_message_with_its_last(sent: list[Message]) -> None:
-    frames = Frames()
-    for message in sent:
-        *most, last = encode_message(message)
-        assert not any(frames.feed(bytes([byte])) for byte in most)
-        assert same([*map(decoded, frames.feed(bytes([last])))], [message])
-
-
 @given(messages, st.data())
 def test_end_within_a_message_is_the_end(message: Message, data: st.DataObject) -> None:
     stream = encode_message(message)

@@ -47,13 +47,6 @@ def test_bounds_by_a_factor() -> None:
     assert geometric(1.0, 8.0, factor=2.0) == powers_of_two(8) == [1.0, 2.0, 4.0, 8.0]
 
 
-def test_bounds_belong_to_their_bucket() -> None:
-    histogram = Histogram([1.0, 2.0])
-    assert [histogram.observe(value) for value in (0.0, 1.0, 1.5, 2.0, 2.5)] == [0, 0, 1, 1, 2]
-    histogram.observe(0.5, count=64)
-    assert histogram.buckets() == ([("1.0", 66.0), ("2.0", 68.0), ("+Inf", 69.0)], 39.0)
-
-
 def test_others_are_added() -> None:
     histogram, other = Histogram([1.0, 2.0]), Histogram([1.0, 2.0])
     histogram.observe(0.5)

@@ -94,27 +94,27 @@ def test_what_does_not_go_together_is_named(
         main([str(corpus), str(corpus.with_name("out")), *model, *flags])
 
 
-def test_files_that_are_none_are_named(corpus: Path, tiny_artifact: Path) -> None:
-    model = ["--model", str(tiny_artifact)]
-    with pytest.raises(OptionError, match=r"CORPUS: .*/nothing: there is no such file"):
-        main([str(corpus.with_name("nothing")), str(corpus.with_name("out")), *model])
-    with pytest.raises(OptionError, match=r"CORPUS: .* is not a regular file"):
-        main([str(corpus.parent), str(corpus.with_name("out")), *model])
-    with pytest.raises(OptionError, match=r"OUT: .*/out\.parquet is named as parquet, but has the"):
-        main([str(corpus), str(corpus.with_name("out.parquet")), *model])
-    corpus.with_name("a.csv").touch()
-    with pytest.raises(OptionError, match=r"CORPUS: .*/a\.csv is no plain text: `seqserve tr"):
-        main([str(corpus.with_name("a.csv")), str(corpus.with_name("out.csv")), *model])
-    with pytest.raises(OptionError, match=r"OUT: .*in\.txt would be overwritten"):
-        main([str(corpus), str(corpus), *model])
-    with pytest.raises(OptionError, match=r"^OUT: .*/x+: its journal"):
-        main([str(corpus), str(corpus.with_name("x" * 240)), *model])
-    with pytest.raises(OptionError, match=r"^OUT: /dev/null: is not a regular file"):
-        main([str(corpus), "/dev/null", *model])
-    failures = corpus.rename(corpus.with_name("out.failed"))
-    failures.write_text("1\ta text\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"OUT: .*out\.failed would be overwritten"):
-        main([str(failures), str(corpus.with_name("out")), *model])
+@pytest.mark.parametrize(
+    ("corpus_name", "out", "message"),
+    [
+        ("nothing", "out", r"CORPUS: .*/nothing: there is no such file"),
+        (".", "out", r"CORPUS: .* is not a regular file"),
+        ("in.txt", "out.parquet", r"OUT: .*/out\.parquet is named as parquet, but has the"),
+        ("a.csv", "out.csv", r"CORPUS: .*/a\.csv is no plain text: `seqserve tr"),
+        ("in.txt", "in.txt", r"OUT: .*in\.txt would be overwritten"),
+        ("in.txt", "x" * 240, r"^OUT: .*/x+: its journal"),
+        ("in.txt", "/dev/null", r"^OUT: /dev/null: is not a regular file"),
+        ("out.failed", "out", r"OUT: .*out\.failed would be overwritten"),
+    ],
+)
+def test_files_that_are_none_are_named(
+    corpus: Path, tiny_artifact: Path, corpus_name: str, out: str, message: str
+) -> None:
+    folder = corpus.parent
+    (folder / "a.csv").touch()
+    (folder / "out.failed").write_text("1\ta text\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=message):
+        main([str(folder / corpus_name), str(folder / out), "--model", str(tiny_artifact)])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import errno
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from seqserve_server.contract.errors import ArtifactError, EngineFault
 from seqserve_server.corpus import processes
 from seqserve_server.corpus.engine import EngineSettings
 from seqserve_server.corpus.processes import ProcessPool
-from seqserve_server.engine.local_engine import LocalEngine
 from seqserve_server.offline.offline import template_of
 
 pytestmark = pytest.mark.slow
@@ -25,26 +23,6 @@ TEXTS = ["The coffee tastes music.", "Nobody paints eleven books?", "a"]
 def settings(folder: Path, **options: int) -> EngineSettings:
     template = template_of(options)  # type: ignore[arg-type]
     return EngineSettings(model=str(folder), workers=1, slots=4, glossaries=None, template=template)
-
-
-@pytest.fixture(scope="module")
-def pool(tiny_artifact: Path) -> Iterator[ProcessPool]:
-    with closing(ProcessPool([settings(tiny_artifact)] * 2)) as pool:
-        yield pool
-
-
-def test_answers_are_those_of_the_engine(pool: ProcessPool, tiny_offline: LocalEngine) -> None:
-    expected = tiny_offline(TEXTS)
-    futures = [pool.submit(TEXTS) for _ in range(8)]
-    for future in futures:
-        assert [answer.text for answer in future.result()] == expected
-
-
-def test_a_text_that_fails_has_its_reason(pool: ProcessPool) -> None:
-    first, second = pool.submit(["word " * 100, TEXTS[0]]).result()
-    assert first.text is None
-    assert first.fault.startswith("source: has ")
-    assert second.text and not second.fault
 
 
 def test_a_wrong_option_ends_the_run(tiny_artifact: Path) -> None:

@@ -1,5 +1,6 @@
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,8 @@ from tests.unit.server.corpus.upper_pool import Broken, UpperPool
 from seqserve.command.journal import JournalFile
 from seqserve.command.progress import Progress
 from seqserve.errors import OptionError
-from seqserve_server.corpus.corpus_file import TextFile
-from seqserve_server.corpus.run import CorpusRun
+from seqserve_server.corpus.corpus_file import Answer, TextFile
+from seqserve_server.corpus.run import CorpusRun, in_order
 
 LINES = [f"line {number}" for number in range(500)]
 OPTIONS = {"beam_size": 2}
@@ -157,3 +158,37 @@ def test_an_empty_corpus_has_an_empty_output(corpus: Path) -> None:
     write(corpus, [])
     assert run(corpus, UpperPool()) == 0
     assert output_of(corpus) == []
+
+
+class HeldPool:
+    """A pool whose futures a test completes."""
+
+    engines = 2
+
+    def __init__(self) -> None:
+        self.futures: list[Future[list[Answer]]] = []
+
+    def submit(self, texts: Sequence[str]) -> Future[list[Answer]]:
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+def test_chunks_come_in_order_and_few_are_read_ahead() -> None:
+    pool, read = HeldPool(), 0
+
+    def chunks() -> Iterator[int]:
+        nonlocal read
+        for read in range(1, 101):
+            if read == 8:
+                for index in (2, 1, 0):
+                    pool.futures[index].set_result([Answer(str(index))])
+            elif read > 8:
+                pool.futures[read - 6].set_result([Answer(str(read - 6))])
+            yield read - 1
+
+    answered = in_order(pool, chunks(), lambda chunk: [str(chunk)])
+    for expected in range(80):
+        chunk, [answer] = next(answered)
+        assert (chunk, answer.text) == (expected, str(expected))
+        assert read <= expected + 8
+    answered.close()

@@ -8,6 +8,7 @@ or reads a neighbour. :func:`expected` computes the answer to a request without 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,6 +37,7 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 VOCABULARY_SIZE = 50
 MAX_SOURCE, MAX_TARGET = 12, 10
 GROUP = 4
+PATIENCE_S = 60.0
 GROUP_TOKENS = 192
 """Source tokens encoded together."""
 
@@ -305,3 +307,24 @@ class FakeRuntime(CpuRuntime):
             "cross_attention": (1, rows, 1, length, source_length),
         }
         return [np.zeros(shapes[name], np.float32) for name in outputs]
+
+
+class HeldRuntime(FakeRuntime):
+    """A model whose steps and whose scorer wait while a test holds them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_step, self.may_score = threading.Event(), threading.Event()
+        self.stepping, self.scoring = threading.Event(), threading.Event()
+        self.let_go()
+        self.before_step = lambda: self._wait(self.stepping, self.may_step)
+        self.before_score = lambda: self._wait(self.scoring, self.may_score)
+
+    @staticmethod
+    def _wait(begun: threading.Event, may_go_on: threading.Event) -> None:
+        begun.set()
+        assert may_go_on.wait(PATIENCE_S)
+
+    def let_go(self) -> None:
+        self.may_step.set()
+        self.may_score.set()

@@ -1,5 +1,6 @@
 """Requests for tests of the engine, made without a front."""
 
+import math
 import threading
 from typing import Any
 
@@ -19,6 +20,20 @@ def generation(source: list[int], options: DecodingOptions, **more: Any) -> Requ
 def scoring(source: list[int], target: list[int], **more: Any) -> Request:
     """Makes a request to score a target; ``more`` are fields of its spec."""
     return Request(ScoreSpec(source=source, target=target, **more))
+
+
+def queued(
+    length: int = 3,
+    *,
+    caller: str = "",
+    flow: str = "",
+    rows: int = 1,
+    time_limit_s: float = math.inf,
+    **more: Any,
+) -> Request:
+    """Makes a request whose work is twice its length; ``more`` are fields of its spec."""
+    options = DecodingOptions(max_decoding_length=99, beam_size=rows, time_limit_s=time_limit_s)
+    return generation([4] * length, options, client_id=caller, flow_id=flow, **more)
 
 
 class KeptRequest(Request):

@@ -16,6 +16,7 @@ from tests.unit.server.engine.fake_runtime import (
 from seqserve_server.artifact.manifest import Limits
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.step import StepSizes
+from seqserve_server.engine.token_masks import TokenMasks
 
 
 class IdleRuntime(FakeRuntime):
@@ -76,37 +77,6 @@ def run(cache: SlotCache, steps: int, rows: int) -> list[list[int]]:
     return outputs
 
 
-def alone(source: list[int], steps: int) -> list[int]:
-    """Gives the tokens of a source without a cache."""
-    tokens = [BOS]
-    for _ in range(steps):
-        tokens.append(next_token(source, tokens, may_end=True)[0])
-    return tokens[1:]
-
-
-def test_each_row_decodes_as_alone(runtime: FakeRuntime) -> None:
-    cache = filled(runtime)
-    assert run(cache, 5, 3) == [alone(source, 5) for source in SOURCES]
-    assert cache.lengths.tolist() == [5, 5, 5]
-
-
-def test_only_the_leading_rows_run(runtime: FakeRuntime) -> None:
-    cache = filled(runtime)
-    cache.advance(2)
-    assert runtime.rows == [2]
-    assert cache.lengths.tolist() == [1, 1, 0]
-    assert cache.tokens[2, 0] == BOS
-
-
-def test_a_row_that_moves_continues_where_it_was(runtime: FakeRuntime) -> None:
-    cache = filled(runtime)
-    run(cache, 3, 3)
-    cache.move(2, 0)
-    moved, stayed = run(cache, 4, 2)
-    assert moved == alone(SOURCES[2], 7)[3:]
-    assert stayed == alone(SOURCES[1], 7)[3:]
-
-
 def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
     runtime = IdleRuntime()
     cache = filled(runtime)
@@ -132,16 +102,6 @@ def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
     assert runtime.masked() == [[], [], []]
 
 
-def test_a_moved_row_keeps_its_own_mask() -> None:
-    runtime = IdleRuntime()
-    cache = filled(runtime)
-    cache.suppress(2, [7])
-    cache.suppress(0, [8])
-    cache.move(2, 0)
-    cache.advance(3)
-    assert runtime.masked() == [[7], [], []]
-
-
 def test_a_branch_copies_the_target_of_a_row(runtime: FakeRuntime) -> None:
     cache = SlotCache(runtime, 4)
     for row in range(4):
@@ -157,28 +117,6 @@ def test_a_branch_copies_the_target_of_a_row(runtime: FakeRuntime) -> None:
     assert first == second == last
 
 
-def test_a_new_row_in_a_used_slot_decodes_as_alone(runtime: FakeRuntime) -> None:
-    cache = filled(runtime)
-    run(cache, 6, 3)
-    cache.join(0, runtime.encode([[30, EOS], [31, EOS]]), 1)
-    assert run(cache, 3, 1) == [alone([31, EOS], 3)]
-
-
-def test_a_source_and_a_target_of_maximum_length_fit(runtime: FakeRuntime) -> None:
-    cache = SlotCache(runtime, 1)
-    source = [5] * (MAX_SOURCE - 1) + [EOS]
-    cache.join(0, runtime.encode([source]), 0)
-    assert run(cache, MAX_TARGET, 1) == [alone(source, MAX_TARGET)]
-
-
-def test_a_source_of_one_token_runs_in_a_model_of_maximum_length_one() -> None:
-    manifest = make_manifest(limits=Limits(max_source_length=1, max_target_length=1))
-    runtime = FakeRuntime(manifest)
-    cache = SlotCache(runtime, 1)
-    cache.join(0, runtime.encode([[EOS]]), 0)
-    assert run(cache, 1, 1) == [alone([EOS], 1)]
-
-
 # The step of FakeRuntime checks the maximum lengths that it is given.
 
 
@@ -190,28 +128,8 @@ def test_maximum_lengths_are_found_again_when_shorter_rows_join(runtime: FakeRun
     assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (3, 6)
     for row in range(3):
         cache.join(row, runtime.encode([[30, EOS]]), 0)
-    assert run(cache, 1, 3) == [alone([30, EOS], 1)] * 3
+    assert run(cache, 1, 3) == [[next_token([30, EOS], [BOS], may_end=True)[0]]] * 3
     assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (2, 2)
-
-
-def test_maximum_lengths_are_found_again_when_a_longer_row_joins(runtime: FakeRuntime) -> None:
-    cache = filled(runtime)
-    run(cache, 2, 2)
-    source = [5] * (MAX_SOURCE - 1) + [EOS]
-    cache.join(1, runtime.encode([source]), 0)
-    first, second = run(cache, 3, 2)
-    assert first == alone(SOURCES[0], 5)[2:]
-    assert second == alone(source, 3)
-
-
-def test_maximum_lengths_are_found_again_when_rows_move(runtime: FakeRuntime) -> None:
-    cache = filled(runtime)
-    run(cache, 2, 2)
-    # Row 2 has the longest source and has run no step; row 0 has run two.
-    cache.move(2, 0)
-    first, second = run(cache, 2, 2)
-    assert first == alone(SOURCES[2], 2)
-    assert second == alone(SOURCES[1], 4)[2:]
 
 
 def test_keys_and_values_have_the_type_of_the_graph() -> None:
@@ -250,3 +168,28 @@ def test_clear_empties_every_buffer(runtime: FakeRuntime) -> None:
     for name, array in used.inputs.items():
         if name not in ("max_length", "max_source_length"):
             np.testing.assert_array_equal(array, new.inputs[name], err_msg=name)
+
+
+FILLER = 2
+
+
+def test_nothing_is_written_twice() -> None:
+    masks = TokenMasks(slots=4, max_length=8, filler=FILLER)
+    assert not masks.write(4)
+    masks.put(1, [5])
+    assert masks.write(2)
+    assert not masks.write(2)
+    assert not masks.write(1)
+    assert not masks.put(1, [5])
+    assert masks.write(3), "the third row has not been written"
+
+
+def test_the_width_has_few_values() -> None:
+    masks = TokenMasks(slots=2, max_length=8, filler=FILLER)
+    widths = set()
+    for count in range(1, 40):
+        masks.put(0, list(range(count)))
+        masks.write(1)
+        assert masks.width >= count
+        widths.add(masks.width)
+    assert widths == {1, 2, 4, 8, 16, 32, 64}

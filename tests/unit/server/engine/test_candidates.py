@@ -15,7 +15,7 @@ from tests.unit.server.engine.fake_runtime import (
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.candidate_step import CandidateStep, Table
 from seqserve_server.engine.packing import Array
-from seqserve_server.engine.step import MASKED_LOGIT, StepSizes
+from seqserve_server.engine.step import StepSizes
 
 SLOTS = 4
 
@@ -88,25 +88,6 @@ def test_a_step_computes_for_each_row_its_own_candidates(
     ]
 
 
-def test_rows_that_share_candidates_share_their_groups(
-    runtime: LogitsRuntime, cache: SlotCache
-) -> None:
-    runtime.of_rows[:] = np.arange(VOCABULARY_SIZE) * [[1], [-1], [1], [-1]]
-    shared = np.array([4, 7, 9, 12, 30])
-    for row in (0, 1, 3):
-        cache.limit(row, shared)
-    limit(cache, 2, 5, 8)
-    cache.advance(4)
-    assert runtime.sizes == StepSizes(allowed_groups=3, allowed_rows=3, projects=False)
-    assert cache.tokens[:, 0].tolist() == [30, 4, 8, 4]
-    # Equal candidates of other requests are other sets.
-    for row in (0, 1, 3):
-        cache.limit(row, shared.copy())
-    cache.advance(4)
-    assert runtime.sizes == StepSizes(allowed_groups=7, allowed_rows=1, projects=False)
-    assert cache.tokens[:, 0].tolist() == [30, 4, 8, 4]
-
-
 def test_the_whole_vocabulary_is_computed_while_some_row_chooses_from_it(
     runtime: LogitsRuntime, cache: SlotCache
 ) -> None:
@@ -139,48 +120,6 @@ def test_many_candidates_take_the_logits_of_the_whole_vocabulary(
     cache.release(1)
     cache.advance(1)
     assert (runtime.sizes.logits, runtime.sizes.projects) == (0, False)
-
-
-def test_a_suppressed_token_is_not_chosen_until_its_mask_is_lifted(
-    runtime: LogitsRuntime, cache: SlotCache
-) -> None:
-    runtime.of_rows[:] = np.arange(VOCABULARY_SIZE)
-    for row in range(2):
-        limit(cache, row, 4, 7, 12)
-    cache.suppress(1, [3, 7, 12, 40])
-    for _ in range(2):
-        cache.advance(2)
-        assert cache.tokens[:2, 0].tolist() == [12, 4]
-    assert cache.candidates(1)[1].tolist() == [4.0, MASKED_LOGIT, MASKED_LOGIT]  # type: ignore[index]
-    cache.suppress(1, [])
-    cache.advance(2)
-    assert cache.tokens[:2, 0].tolist() == [12, 12]
-
-
-def test_a_moved_row_keeps_its_candidates(runtime: LogitsRuntime, cache: SlotCache) -> None:
-    runtime.of_rows[:] = np.arange(VOCABULARY_SIZE)
-    for row, token in enumerate([4, 7, 12]):
-        limit(cache, row, token)
-    cache.move(2, 0)
-    cache.advance(2)
-    assert [computed(runtime, row) for row in range(2)] == [{12}, {7}]
-    assert cache.tokens[:2, 0].tolist() == [12, 7]
-
-
-def test_log_probabilities_are_shares_of_what_the_candidates_have_together(
-    runtime: LogitsRuntime, cache: SlotCache
-) -> None:
-    runtime.of_rows[0, [4, 7, 9]] = np.log([1, 2, 5])
-    limit(cache, 0, 4, 7, 9)
-    limit(cache, 1, 5)
-    cache.set_outputs(top_k=4, logits=False)
-    cache.advance(2)
-    assert cache.log_probabilities[:2] == pytest.approx([np.log(5 / 8), 0.0])
-    tokens, found = cache.top_tokens([0, 1])
-    assert tokens.tolist() == [[9, 7, 4, EOS], [5, EOS, EOS, EOS]]
-    assert found[0, :3] == pytest.approx(np.log([5 / 8, 2 / 8, 1 / 8]))
-    # What a row lacks counts as suppressed.
-    assert (found[0, 3], *found[1, 1:]) == (MASKED_LOGIT,) * 4
 
 
 def test_no_log_probability_is_computed_unless_asked_for(

@@ -1,47 +1,30 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Semaphore
 from typing import Any
 
 import pytest
-from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, detokenize, expected
+from tests.unit.server.engine.fake_runtime import EOS, PATIENCE_S, HeldRuntime, detokenize, expected
 from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import KeptRequest, keep
+from tests.unit.server.engine.stepper import Notes
 
 from seqserve_server.contract.errors import (
     Bound,
-    DeadlinePassed,
     Draining,
     EngineFault,
     NoScorer,
     QueueFull,
-    Stage,
 )
 from seqserve_server.contract.events import Event, Finished, TargetScored
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority, ScoreSpec, Spec
 from seqserve_server.engine.engine import Engine
-from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.shortlist import Shortlist
-
-PATIENCE_S = 60.0
-
-
-class Ends(Observer):
-    """An observer that keeps how requests ended."""
-
-    def __init__(self) -> None:
-        self.cancellations: list[Request] = []
-        self.ends: list[tuple[Request, Event]] = []
-
-    def cancelled(self, request: Request) -> None:
-        self.cancellations.append(request)
-
-    def ended(self, request: Request, event: Event) -> None:
-        self.ends.append((request, event))
 
 
 class Harness:
@@ -55,16 +38,9 @@ class Harness:
         caller_share: float = 1.0,
         **more: Any,
     ) -> None:
-        self.runtime = FakeRuntime()
-        self.gate = threading.Event()
-        self.gate.set()
-        self.stepping = threading.Event()
-        self.runtime.before_step = self._step
-        self.may_score = threading.Event()
-        self.may_score.set()
-        self.scoring = threading.Event()
-        self.runtime.before_score = self._score
-        self.observer = Ends()
+        self.runtime = HeldRuntime()
+        self.may_score, self.scoring = self.runtime.may_score, self.runtime.scoring
+        self.observer = Notes()
         limits = EngineLimits(
             workers=workers,
             slots=slots,
@@ -74,14 +50,6 @@ class Harness:
         )
         self.engine = Engine(self.runtime, limits, self._deliver, self.observer, detokenize, **more)
         self.broken = 0
-
-    def _step(self) -> None:
-        self.stepping.set()
-        assert self.gate.wait(PATIENCE_S)
-
-    def _score(self) -> None:
-        self.scoring.set()
-        assert self.may_score.wait(PATIENCE_S)
 
     def _deliver(self, events: Events) -> None:
         keep(events)
@@ -101,6 +69,10 @@ class Harness:
         """Submits a request to generate; ``more`` are fields of its spec."""
         options = DecodingOptions(max_decoding_length=10, min_decoding_length=shortest)
         return self._submit(GenerateSpec(source=[*source, EOS], options=options, **more))
+
+    def assert_answered(self, *source: int) -> None:
+        request = self.submit(*source)
+        assert request.last == answer_of(request)
 
     def score(self, *source: int, **more: Any) -> KeptRequest:
         return self._submit(ScoreSpec(source=[*source, EOS], target=[6, EOS], **more))
@@ -135,6 +107,13 @@ def answer_of(request: Request) -> Finished:
     return expected(request.spec.source, request.options)
 
 
+def failing(reason: str) -> Callable[[], None]:
+    def fail() -> None:
+        raise RuntimeError(reason)
+
+    return fail
+
+
 def _id(end: tuple[Request, Event]) -> int:
     return id(end[0])
 
@@ -143,30 +122,8 @@ def _id(end: tuple[Request, Event]) -> int:
 def harness() -> Iterator[Harness]:
     harness = Harness()
     yield harness
-    harness.gate.set()
-    harness.may_score.set()
+    harness.runtime.let_go()
     harness.engine.stop()
-
-
-def test_many_requests_from_many_threads_each_get_their_own_answer(harness: Harness) -> None:
-    harness.engine.start()
-    results: list[KeptRequest] = []
-
-    def call(seed: int) -> None:
-        for number in range(20):
-            results.append(harness.submit(*[4 + (seed * 7 + number) % 40] * (1 + number % 6)))
-
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 80
-    for request in results:
-        assert request.last == answer_of(request)
-        assert len(request.events) == 1
-    harness.wait_idle()
-    harness.assert_counted(*results)
 
 
 @pytest.mark.parametrize("is_bulk", [True, False])
@@ -209,18 +166,14 @@ def test_slots_are_spread_over_workers() -> None:
 def test_fault_in_a_step_fails_its_requests_and_the_worker_goes_on(
     harness: Harness, caplog: pytest.LogCaptureFixture, reason: str
 ) -> None:
-    def fault() -> None:
-        raise RuntimeError(reason)
-
-    harness.runtime.before_step = fault
+    harness.runtime.before_step = failing(reason)
     harness.engine.start()
     failed = harness.submit(5)
     assert isinstance(failed.error, EngineFault)
     assert "a step failed" in caplog.text and reason in caplog.text
     harness.runtime.before_step = lambda: None
     for word in (6, 7, 8):
-        request = harness.submit(word)
-        assert request.last == answer_of(request)
+        harness.assert_answered(word)
 
 
 def test_worker_goes_on_if_events_cannot_be_delivered(
@@ -229,23 +182,22 @@ def test_worker_goes_on_if_events_cannot_be_delivered(
     harness.broken = 2
     harness.engine.start()
     for word in (5, 6, 7, 8):
-        request = harness.submit(word)
-        assert request.last == answer_of(request)
+        harness.assert_answered(word)
     assert "could not be delivered" in caplog.text
 
 
 def test_stop_fails_running_and_waiting_requests() -> None:
     harness = Harness(workers=1, slots=1)
-    harness.gate.clear()
+    harness.runtime.may_step.clear()
     harness.engine.start()
     requests = [harness.submit(word, shortest=10) for word in (5, 6, 7)]
-    assert harness.stepping.wait(PATIENCE_S)
+    assert harness.runtime.stepping.wait(PATIENCE_S)
     stopping = threading.Thread(target=harness.engine.stop)
     stopping.start()
     with pytest.raises(Draining):
         while True:
             requests.append(harness.submit(8, shortest=10))
-    harness.gate.set()
+    harness.runtime.may_step.set()
     stopping.join(PATIENCE_S)
     for request in requests:
         assert isinstance(request.error, EngineFault)
@@ -277,21 +229,12 @@ def until_beating(engine: Engine, threads: int) -> list[bool]:
 def test_every_thread_beats_except_one_that_hangs(harness: Harness) -> None:
     harness.engine.start()
     assert until_beating(harness.engine, 3) == [True] * 3
-    harness.gate.clear()
+    harness.runtime.may_step.clear()
     harness.submit(5)
-    assert harness.stepping.wait(PATIENCE_S)
+    assert harness.runtime.stepping.wait(PATIENCE_S)
     # The other worker, and the scorer.
     going_on = until_beating(harness.engine, 2)
     assert until_beating(harness.engine, 2) == going_on
-
-
-def test_attention_of_an_answer_is_added_to_it(harness: Harness) -> None:
-    harness.engine.start()
-    request = harness.attend(5)
-    [found] = request.result.hypotheses
-    assert found.attention and found._replace(attention=b"") == answer_of(request).best
-    harness.wait_idle()
-    harness.assert_counted(request)
 
 
 def test_attention_of_answers_is_not_refused_when_the_queue_is_full() -> None:
@@ -303,7 +246,9 @@ def test_attention_of_answers_is_not_refused_when_the_queue_is_full() -> None:
     answers = [harness.attend(5) for _ in range(4)]
     assert harness.engine.queue_depth == 5
     harness.may_score.set()
-    assert all(request.result.best.attention for request in answers)
+    for request in answers:
+        [found] = request.result.hypotheses
+        assert found.attention and found._replace(attention=b"") == answer_of(request).best
     assert isinstance(waiting.last, TargetScored)
     harness.wait_idle()
     harness.assert_counted(running, waiting, *answers)
@@ -342,25 +287,11 @@ def test_waiting_request_for_attention_can_be_cancelled(harness: Harness) -> Non
     assert all(request.tokens_done for request in waiting), "they were decoded before"
 
 
-def test_deadline_that_passes_before_the_attention_counts_as_decoding(harness: Harness) -> None:
-    first = harness.hold_scorer(harness.attend)
-    late = harness.attend(6, deadline_s=time.monotonic())
-    harness.may_score.set()
-    assert isinstance(late.error, DeadlinePassed)
-    assert late.last.error.where is Stage.DECODE
-    assert late.tokens_done, "it was decoded before"
-    harness.wait_idle()
-    harness.assert_counted(first, late)
-
-
 @pytest.mark.parametrize("attends", [False, True])
 def test_fault_of_the_scorer_fails_one_request_and_the_next_one_runs(
     harness: Harness, attends: bool
 ) -> None:
-    def fault() -> None:
-        raise RuntimeError("broken")
-
-    harness.runtime.before_score = fault
+    harness.runtime.before_score = failing("broken")
     harness.engine.start()
     submit = harness.attend if attends else harness.score
     failed = submit(5)
@@ -417,16 +348,16 @@ def test_model_without_a_scorer_refuses_requests_that_need_one(harness: Harness)
         harness.score(5)
     with pytest.raises(NoScorer, match=refusal):
         harness.engine.submit(Request(GenerateSpec(source=[5, EOS], options=attending)))
-    request = harness.submit(5)
-    assert request.last == answer_of(request)
+    harness.assert_answered(5)
     assert harness.runtime.scored == []
 
 
-def test_warm_up_runs_rows_with_the_shortlist_too(harness: Harness) -> None:
+def test_warm_up_runs_rows_with_the_shortlist_and_the_scorer_too(harness: Harness) -> None:
     harness.runtime.shortlist = Shortlist.of([7, 9], {EOS: [8]})
     harness.engine.warm_up()
     chosen = harness.runtime.inputs["allowed_tokens"].reshape(-1)[:4]
     assert chosen.tolist() == sorted([EOS, 7, 8, 9])
+    assert harness.runtime.scored == [1]
 
 
 def test_each_worker_warms_up_in_the_thread_in_which_it_steps(harness: Harness) -> None:
@@ -437,17 +368,13 @@ def test_each_worker_warms_up_in_the_thread_in_which_it_steps(harness: Harness) 
     assert set(threads) == {"step-0", "step-1"}
     threads.clear()
     harness.engine.start()
-    request = harness.submit(5)
-    assert request.last == answer_of(request)
+    harness.assert_answered(5)
     assert set(threads) <= {"step-0", "step-1"}
 
 
 def test_an_engine_that_cannot_warm_up_says_why_and_ends_its_threads(harness: Harness) -> None:
-    def fault() -> None:
-        raise RuntimeError("no kernel")
-
     before = set(threading.enumerate())
-    harness.runtime.before_step = fault
+    harness.runtime.before_step = failing("no kernel")
     with pytest.raises(RuntimeError, match="no kernel"):
         harness.engine.warm_up()
     assert set(threading.enumerate()) - before
@@ -455,34 +382,34 @@ def test_an_engine_that_cannot_warm_up_says_why_and_ends_its_threads(harness: Ha
     assert not set(threading.enumerate()) - before
 
 
-def test_warm_up_runs_the_scorer_too(harness: Harness) -> None:
-    harness.engine.warm_up()
-    assert harness.runtime.scored == [1]
-
-
-@pytest.mark.parametrize("hangs", ["step", "scorer"])
-def test_stop_leaves_a_hanging_thread_behind(caplog: pytest.LogCaptureFixture, hangs: str) -> None:
+@pytest.mark.parametrize(
+    ("submit", "going_on", "begun", "thread"),
+    [
+        (Harness.submit, "may_step", "stepping", "step-0"),
+        (partial(Harness.score, wants_attention=True), "may_score", "scoring", "scorer"),
+    ],
+    ids=["step", "scorer"],
+)
+def test_stop_leaves_a_hanging_thread_behind(
+    caplog: pytest.LogCaptureFixture,
+    submit: Callable[[Harness, int], KeptRequest],
+    going_on: str,
+    begun: str,
+    thread: str,
+) -> None:
     harness = Harness(workers=1, slots=1, stop_timeout_s=0.05)
     before = set(threading.enumerate())
-    if hangs == "step":
-        harness.gate.clear()
-        running = harness.submit(5)
-        waiting = harness.submit(6)
-        harness.engine.start()
-        assert harness.stepping.wait(PATIENCE_S)
-    else:
-        harness.may_score.clear()
-        running = harness.score(5, wants_attention=True)
-        waiting = harness.score(6)
-        harness.engine.start()
-        assert harness.scoring.wait(PATIENCE_S)
+    getattr(harness.runtime, going_on).clear()
+    running, waiting = submit(harness, 5), submit(harness, 6)
+    harness.engine.start()
+    assert getattr(harness.runtime, begun).wait(PATIENCE_S)
     harness.engine.stop()
-    assert caplog.text.count("hangs and is abandoned") == 1
+    # On a busy machine the other thread may not end in so short a time either.
+    assert f"the thread {thread} hangs and is abandoned" in caplog.text
     assert waiting.error
     assert running.events == []
-    harness.gate.set()
-    harness.may_score.set()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+    harness.runtime.let_go()
+    for left in set(threading.enumerate()) - before:
+        left.join(PATIENCE_S)
+        assert not left.is_alive()
     assert len(waiting.events) == 1 and len(running.events) <= 1

@@ -2,15 +2,23 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
-from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, detokenize, expected
+from tests.support.process import until
+from tests.unit.server.engine.fake_runtime import (
+    EOS,
+    PATIENCE_S,
+    HeldRuntime,
+    detokenize,
+    expected,
+)
 
 from seqserve_server.contract.errors import ArtifactError, Draining, EngineFault, QueueFull
-from seqserve_server.contract.events import Event, Failed, Finished, Progress
+from seqserve_server.contract.events import Event, Failed, Progress
 from seqserve_server.contract.limits import EngineLimits, Provider
 from seqserve_server.contract.messages import (
     Cancel,
@@ -32,7 +40,6 @@ from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Request
 
-PATIENCE_S = 60.0
 OPTIONS = DecodingOptions(max_decoding_length=10)
 ENDLESS = DecodingOptions(max_decoding_length=10, min_decoding_length=10)
 
@@ -75,6 +82,10 @@ class FrontEnd:
                 if timeline is not None:
                     return event
 
+    def assert_answered(self, request_id: int) -> None:
+        self.submit(request_id, 6)
+        assert self.last(request_id) == expected([6, EOS], OPTIONS)
+
     def stats_reply(self) -> StatsReply:
         self.send(GetStats())
         while not isinstance(message := self.receive(), StatsReply):
@@ -91,11 +102,8 @@ class OtherEnd(FrontEnd):
 
     def __init__(self, workers: int, slots: int, max_queue: int, **more: Any) -> None:
         self._more = more
-        self.runtime = FakeRuntime()
-        self.gate = threading.Event()
-        self.gate.set()
-        self.stepping = threading.Event()
-        self.runtime.before_step = self._step
+        self.runtime = HeldRuntime()
+        self.gate, self.stepping = self.runtime.may_step, self.runtime.stepping
         self.limits = EngineLimits(
             workers=workers, slots=slots, max_queue=max_queue, max_source_tokens_per_step=20
         )
@@ -115,10 +123,6 @@ class OtherEnd(FrontEnd):
         )
         return self.engine
 
-    def _step(self) -> None:
-        self.stepping.set()
-        assert self.gate.wait(PATIENCE_S)
-
     def hold_in_step(self, front: FrontEnd | None = None) -> None:
         """Submits a request 1, whose first step waits for the gate."""
         self.gate.clear()
@@ -129,11 +133,13 @@ class OtherEnd(FrontEnd):
         self.send(Setup(Path(), Provider.CPU, 1, self.limits))
         return self.receive()
 
-    def further(self) -> FrontEnd:
+    @contextmanager
+    def further(self) -> Iterator[FrontEnd]:
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._door, [b"c"], [theirs.fileno()])
-        return FrontEnd(ours)
+        with closing(FrontEnd(ours)) as front:
+            yield front
 
     def close(self) -> None:
         self.gate.set()
@@ -209,9 +215,7 @@ def test_events_of_a_step_come_together(other: OtherEnd) -> None:
 def test_full_queue_is_an_event() -> None:
     with serving(slots=1, max_queue=1) as other:
         other.set_up()
-        other.gate.clear()
-        other.submit(1, 5)
-        assert other.stepping.wait(PATIENCE_S)
+        other.hold_in_step()
         other.submit(2, 6)
         other.submit(3, 7)
         [(number, event, timeline)] = other.step_events().events
@@ -227,8 +231,7 @@ def test_cancel_frees_the_slot_and_nothing_follows(other: OtherEnd) -> None:
     other.send(Cancel(1, is_late=False))
     assert other.stats_reply().slots_in_use == 1, "its step is under way"
     other.gate.set()
-    other.submit(2, 6)
-    assert other.last(2) == expected([6, EOS], OPTIONS)
+    other.assert_answered(2)
     reply = other.stats_reply()
     assert (reply.slots_in_use, reply.queue_depth) == (0, 0)
     assert reply.stats.totals["cancelled"] == 1
@@ -245,30 +248,6 @@ def test_cancel_at_the_deadline_counts_as_late(other: OtherEnd) -> None:
     assert reply.stats.deadlines == {"queue": 1, "decode": 0}
 
 
-def test_cancel_of_an_ended_or_unknown_request_does_nothing(other: OtherEnd) -> None:
-    other.submit(1, 5)
-    other.last(1)
-    for number in (1, 99):
-        other.send(Cancel(number, is_late=False))
-    reply = other.stats_reply()
-    assert reply.stats.totals["cancelled"] == 0
-    other.submit(2, 6)
-    assert other.last(2) == expected([6, EOS], OPTIONS)
-
-
-def test_statistics_count_from_the_start(other: OtherEnd) -> None:
-    tokens = 0
-    for number in range(1, 4):
-        other.submit(number, 4 + number)
-        event = other.last(number)
-        assert isinstance(event, Finished)
-        tokens += len(event.best.token_ids)
-        stats = other.stats_reply().stats
-        assert stats.totals["generated_tokens"] == tokens
-        assert stats.totals["source_tokens"] == 2 * number
-        assert sum(stats.stops.values()) == number
-
-
 @pytest.mark.parametrize(
     ("work", "spec"),
     [
@@ -282,9 +261,7 @@ def test_a_device_that_does_no_further_work_ends_the_host(
 ) -> None:
     """Its client starts a new one, whatever fails first. Requests get their answers before."""
 
-    def fault() -> None:
-        raise RuntimeError("an illegal memory access was encountered")
-
+    fault = mock.Mock(side_effect=RuntimeError("an illegal memory access was encountered"))
     setattr(other.runtime, work, fault)
     other.runtime.usable = False
     other.send(Submit(1, spec))
@@ -356,45 +333,32 @@ def test_host_stops_when_the_other_end_leaves_messages_unread() -> None:
 
 
 def test_each_front_gets_the_events_of_its_own_requests(other: OtherEnd) -> None:
-    others = [other.further() for _ in range(2)]
-    for number, front in enumerate(others):
-        # Each front counts for itself.
-        front.submit(1, 5 + number)
-    for number, front in enumerate(others):
-        assert front.last(1) == expected([5 + number, EOS], OPTIONS)
-    assert other.stats_reply().stats.totals["generated_tokens"] > 0
-    for front in others:
-        front.close()
-
-
-def stepping_front(other: OtherEnd) -> FrontEnd:
-    """Returns another front, whose request is in a step that waits for the gate."""
-    further = other.further()
-    other.hold_in_step(further)
-    return further
+    with other.further() as first, other.further() as second:
+        for number, front in enumerate((first, second)):
+            # Each front counts for itself.
+            front.submit(1, 5 + number)
+        for number, front in enumerate((first, second)):
+            assert front.last(1) == expected([5 + number, EOS], OPTIONS)
+        assert other.stats_reply().stats.totals["generated_tokens"] > 0
 
 
 def test_events_tell_how_many_requests_other_fronts_have(other: OtherEnd) -> None:
-    further = stepping_front(other)
-    other.submit(1, 6)
-    other.stats_reply()
-    other.gate.set()
-    assert other.step_events().others == 1
-    further.last(1)
-    further.close()
+    with other.further() as further:
+        other.hold_in_step(further)
+        other.submit(1, 6)
+        other.stats_reply()
+        other.gate.set()
+        assert other.step_events().others == 1
+        further.last(1)
 
 
 def test_requests_of_a_front_that_has_gone_are_cancelled(other: OtherEnd) -> None:
-    further = stepping_front(other)
-    further.close()
-    deadline_s = time.monotonic() + PATIENCE_S
+    with other.further() as further:
+        other.hold_in_step(further)
     # Its thread ends when it has cancelled them.
-    while any(thread.name == "front" for thread in threading.enumerate()):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.001)
+    until(lambda: all(thread.name != "front" for thread in threading.enumerate()))
     other.gate.set()
-    other.submit(1, 6)
-    assert other.last(1) == expected([6, EOS], OPTIONS)
+    other.assert_answered(1)
     assert other.stats_reply().stats.totals["cancelled"] == 1
 
 
@@ -402,12 +366,9 @@ def test_a_front_that_reads_nothing_is_cut_off(
     other: OtherEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "SEND_TIMEOUT_S", 0.05)
-    further = other.further()
     deadline_s = time.monotonic() + PATIENCE_S
-    with pytest.raises(OSError):
+    with other.further() as further, pytest.raises(OSError):
         while True:
             further.submit(1, 5, options=ENDLESS, streamed=True)
-            other.submit(1, 6)
-            assert other.last(1) == expected([6, EOS], OPTIONS)
+            other.assert_answered(1)
             assert time.monotonic() < deadline_s
-    further.close()

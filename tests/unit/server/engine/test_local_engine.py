@@ -3,30 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from seqserve_server.contract.errors import ArtifactError, Draining, EngineFault, InvalidRequest
-from seqserve_server.contract.events import StopReason
+from seqserve_server.contract.errors import ArtifactError, Draining, InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.local_engine import LocalEngine
 
 TEXTS = ["The coffee tastes music.", "Nobody paints eleven books?", "Ein Igel, 7 Äpfel!", "", "a"]
-
-
-def test_many_texts_at_once_equal_each_alone(tiny_offline: LocalEngine) -> None:
-    sources = [tiny_offline.encode(text) for text in TEXTS * 4]
-    together = tiny_offline.decode(sources)
-    assert together == [tiny_offline.decode([source])[0] for source in sources]
-    assert len({tuple(answer.best.token_ids) for answer in together}) >= 4, "answers vary"
-
-
-def test_texts_come_back_in_order(tiny_offline: LocalEngine) -> None:
-    texts = tiny_offline(TEXTS)
-    assert texts == [tiny_offline([text])[0] for text in TEXTS]
-    answers = tiny_offline.decode([tiny_offline.encode(text) for text in TEXTS])
-    assert texts == [tiny_offline.tokenizer.decode(answer.best.token_ids) for answer in answers]
-
-
-def test_nothing_gives_nothing(tiny_offline: LocalEngine) -> None:
-    assert tiny_offline([]) == []
 
 
 def test_long_text_is_cut_before_its_end_token(tiny_offline: LocalEngine) -> None:
@@ -35,14 +16,6 @@ def test_long_text_is_cut_before_its_end_token(tiny_offline: LocalEngine) -> Non
     assert len(ids) == limit
     assert ids[-1] == tiny_offline.manifest.tokens.eos
     assert ids[:-1] == tiny_offline.tokenizer.encode("word " * 100)[: limit - 1]
-
-
-def test_options_bound_the_length(tiny_offline: LocalEngine) -> None:
-    sources = [tiny_offline.encode(text) for text in TEXTS]
-    options = DecodingOptions(max_decoding_length=7, min_decoding_length=7)
-    answers = tiny_offline.decode(sources, options)
-    assert [len(answer.best.token_ids) for answer in answers] == [7] * len(TEXTS)
-    assert {answer.best.stop_reason for answer in answers} == {StopReason.LENGTH}
 
 
 @pytest.mark.parametrize(
@@ -65,18 +38,6 @@ def test_more_rows_than_slots_are_refused(tiny_artifact: Path) -> None:
     options = DecodingOptions(max_decoding_length=3, beam_size=3)
     with LocalEngine(tiny_artifact, slots=2) as engine, pytest.raises(InvalidRequest):
         engine.decode([[5, 2]], options)
-
-
-def test_token_id_out_of_the_vocabulary_fails(tiny_offline: LocalEngine) -> None:
-    with pytest.raises(EngineFault):
-        tiny_offline.decode([[9_999, 2]])
-    assert len(tiny_offline(["The coffee tastes music."])) == 1
-
-
-def test_workers_agree(tiny_artifact: Path, tiny_offline: LocalEngine) -> None:
-    sources = [tiny_offline.encode(text) for text in TEXTS * 5]
-    with LocalEngine(tiny_artifact, workers=3, slots=6) as offline:
-        assert offline.decode(sources) == tiny_offline.decode(sources)
 
 
 def test_close_ends_the_threads(tiny_artifact: Path) -> None:

@@ -33,23 +33,6 @@ def artifact(tiny_artifact: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_artifact, tmp_path / "1"))
 
 
-def test_sources_encoded_together_get_the_keys_and_values_of_each_alone(
-    tiny_runtime: Runtime,
-) -> None:
-    sources = [[5, 6, 2], [7, 2], [2]]
-    together = tiny_runtime.encode(sources)
-    assert [array.shape for array in together.packed] == [(6, 32)] * 2
-    assert [array.shape for array in together.last] == [(3, 1, 32)] * 2
-    for index, source in enumerate(sources):
-        alone = tiny_runtime.encode([source])
-        assert together.length(index) == len(source)
-        for packed, single in zip(together.packed, alone.packed, strict=True):
-            # Bit for bit: neither neighbours nor padding may have an influence.
-            np.testing.assert_array_equal(together.of_source(packed, index), single)
-        for packed, last in zip(together.packed, together.last, strict=True):
-            np.testing.assert_array_equal(last[index, 0], together.of_source(packed, index)[-1])
-
-
 def test_sources_of_a_model_that_fits_a_cache_wait_longer_for_others(
     tiny_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,14 +58,6 @@ def test_a_missing_provider_is_refused_with_the_remedy(
     with pytest.raises(ProviderError, match=r"cuda.*seqserve\[server-gpu\].*--provider cpu"):
         Runtime(artifact, manifest, Provider.CUDA, threads=1)
     check_provider(Provider.CPU)
-
-
-@pytest.mark.skipif(
-    "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="this build has CUDA"
-)
-def test_a_build_without_cuda_refuses_it() -> None:
-    with pytest.raises(ProviderError, match="not in this build"):
-        check_provider(Provider.CUDA)
 
 
 @pytest.mark.parametrize("file", ["encoder.onnx", "decoder.onnx", "scorer.onnx"])
@@ -177,18 +152,6 @@ def test_an_onnxruntime_older_than_the_artifact_needs_is_refused(
             check_version(artifact, changed)
 
 
-def test_caches_share_a_runtime_but_no_buffers(tiny_runtime: Runtime) -> None:
-    cross_kv = tiny_runtime.encode([[5, 6, 7, 2]])
-    first, second = SlotCache(tiny_runtime, 2), SlotCache(tiny_runtime, 2)
-    for cache in (first, second):
-        cache.join(0, cross_kv, 0)
-    first.advance(1)
-    assert second.tokens[0, 0] == tiny_runtime.manifest.tokens.bos
-    second.advance(1)
-    assert second.tokens[0, 0] == first.tokens[0, 0]
-    assert second.log_probabilities[0] == first.log_probabilities[0] < 0
-
-
 def test_a_file_that_the_manifest_does_not_name_is_not_opened(
     artifact: Path, manifest: Manifest
 ) -> None:
@@ -234,24 +197,6 @@ def test_a_file_that_was_changed_before_the_scorer_needed_it_is_refused(
     assert not runtime.has_open_scorer
     (artifact / name).write_bytes(content)
     assert len(score(runtime)) == 2
-
-
-def test_a_step_without_log_probabilities_finds_the_same_tokens(tiny_runtime: Runtime) -> None:
-    cross_kv = tiny_runtime.encode([[5, 6, 7, 2]])
-    scored, plain = (SlotCache(tiny_runtime, 2) for _ in range(2))
-    plain.log_probabilities[:] = -1.0
-    for cache in (scored, plain):
-        cache.join(0, cross_kv, 0)
-    for _ in range(5):
-        scored.advance(1)
-        plain.advance(1, return_logprobs=False)
-        assert scored.tokens[0, 0] == plain.tokens[0, 0]
-        assert scored.log_probabilities[0] < 0
-        assert plain.log_probabilities[0] == -1.0
-    # The first step that is asked for them computes them.
-    scored.advance(1)
-    plain.advance(1)
-    assert plain.log_probabilities[0] == scored.log_probabilities[0] < 0
 
 
 @pytest.mark.parametrize(

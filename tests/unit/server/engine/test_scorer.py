@@ -95,23 +95,15 @@ def weights_of(data: bytes, *shape: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_scores_are_those_of_torch(
+def test_scores_and_attention_are_those_of_torch(
     steps: ScoreSteps, tiny_model: Transformer, source: list[int], target: list[int]
 ) -> None:
-    event = steps.event(steps.submit(source, target))
-    assert isinstance(event, TargetScored)
-    assert event.token_scores == pytest.approx(forced(tiny_model, source, target)[0], abs=1e-4)
-    assert event.weights == []
-
-
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_attention_is_that_of_torch(
-    steps: ScoreSteps, tiny_model: Transformer, source: list[int], target: list[int]
-) -> None:
+    plain = steps.event(steps.submit(source, target))
     event = steps.event(steps.submit(source, target, wants_attention=True))
-    assert isinstance(event, TargetScored)
+    assert isinstance(plain, TargetScored) and isinstance(event, TargetScored)
     scores, ought = forced(tiny_model, source, target)
     assert event.token_scores == pytest.approx(scores, abs=1e-4)
+    assert plain.token_scores == pytest.approx(scores, abs=1e-4) and plain.weights == []
     read, written, heads = len(source), len(target), tiny_model.config.heads
     shapes = [(2, heads, read, read), (1, heads, written, written), (1, heads, written, read)]
     for data, shape, theirs in zip(event.weights, shapes, ought, strict=True):
@@ -120,23 +112,6 @@ def test_attention_is_that_of_torch(
         np.testing.assert_allclose(ours.sum(-1), 1.0, atol=1e-5)
     own = weights_of(event.weights[1], *shapes[1])
     assert not np.triu(own, 1).any(), "a token looks ahead"
-
-
-def test_attention_of_an_answer_is_the_mean_over_the_last_layers_heads(
-    steps: ScoreSteps, tiny_model: Transformer
-) -> None:
-    source, words = [5, 6, 7, EOS], [19, 226, 15]
-    whole = Hypothesis(words, -3.0, StopReason.EOS, token_scores=[-1.0] * 4, text_length=None)
-    other = Hypothesis([19], -1.0, StopReason.LENGTH)
-    request = steps.attend(source, replace(OPTIONS, return_attention=True), whole, other)
-    event = steps.event(request)
-    assert isinstance(event, Finished)
-    for found, plain in zip(event.hypotheses, (whole, other), strict=True):
-        assert found._replace(attention=b"") == plain
-        _, (_, _, cross) = forced(tiny_model, source, plain.token_ids)
-        weights = weights_of(found.attention, len(plain.token_ids), len(source))
-        np.testing.assert_allclose(weights, cross[-1].mean(0), atol=1e-5)
-        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("reason", StopReason)
@@ -185,11 +160,12 @@ def test_hypotheses_are_ranked_by_coverage_too(
 
 
 class NotingRuntime:
-    """Notes the shapes that are run, and when scratch memory is freed."""
+    """Notes the shapes and outputs that are run, and when scratch memory is freed."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.shapes: list[tuple[int, int]] = []
+        self.outputs: list[list[str]] = []
         self.freed = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -197,6 +173,7 @@ class NotingRuntime:
 
     def score(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
         self.shapes.append(target.shape)
+        self.outputs.append(outputs)
         return self._runtime.score(source, lengths, target, outputs)
 
     def free_scratch(self) -> None:
@@ -250,40 +227,27 @@ def test_targets_that_wait_together_are_scored_in_order_and_as_alone(
         assert one.event(one.submit(source, target, wants_attention=wants_attention)) == event
 
 
-def test_target_that_cannot_be_run_fails_and_the_next_one_runs(
-    steps: ScoreSteps, caplog: pytest.LogCaptureFixture
-) -> None:
-    broken = steps.event(steps.submit([5, EOS], [WORDS, EOS]))
-    assert isinstance(broken, Failed)
-    assert isinstance(broken.error, EngineFault)
-    assert "a target could not be run" in caplog.text
-    assert isinstance(steps.event(steps.submit([5, EOS], [6, EOS])), TargetScored)
-
-
-def test_targets_that_wait_are_scored_together(steps: ScoreSteps, monkeypatch: Any) -> None:
-    sizes: list[int] = []
-    score = Runtime.score
-
-    def counted(self: Runtime, source: Any, *rest: Any) -> list[Any]:
-        sizes.append(len(source))
-        return score(self, source, *rest)
-
-    monkeypatch.setattr(Runtime, "score", counted)
+def test_targets_that_wait_are_scored_together(tiny_runtime: Runtime) -> None:
+    noting = NotingRuntime(tiny_runtime)
+    steps = ScoreSteps(noting)
     scored = [steps.submit(*pair) for pair in PAIRS[:3]]
     attended = steps.submit(*PAIRS[3], wants_attention=True)
     last = steps.submit(*PAIRS[4])
     for request in (*scored, attended, last):
         assert isinstance(steps.event(request), TargetScored)
-    assert sizes == [3, 1, 1]
+    assert [rows for rows, _ in noting.shapes] == [3, 1, 1]
 
 
-def test_only_the_faulty_target_fails_of_those_that_run_together(steps: ScoreSteps) -> None:
-    fine = steps.submit([5, EOS], [19, EOS])
-    wrong = steps.submit([5, EOS], [WORDS + 1, EOS])
-    also_fine = steps.submit([6, EOS], [19, EOS])
+def test_only_the_faulty_target_fails_of_those_that_run_together(
+    steps: ScoreSteps, caplog: pytest.LogCaptureFixture
+) -> None:
+    targets = [[19, EOS], [WORDS, EOS], [6, EOS]]
+    fine, wrong, also_fine = (steps.submit([5, EOS], target) for target in targets)
     assert isinstance(steps.event(fine), TargetScored)
-    assert isinstance(steps.event(wrong), Failed)
+    failed = steps.event(wrong)
+    assert isinstance(failed, Failed) and isinstance(failed.error, EngineFault)
     assert isinstance(steps.event(also_fine), TargetScored)
+    assert "a target could not be run" in caplog.text
 
 
 def test_request_that_is_late_is_not_run(steps: ScoreSteps) -> None:
@@ -304,16 +268,9 @@ def test_idle_step_has_no_events(steps: ScoreSteps) -> None:
     assert steps.scorer.step() == []
 
 
-def test_warm_up_runs_every_output(steps: ScoreSteps, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted: list[list[str]] = []
-    score = Runtime.score
-
-    def noted(self: Runtime, *given: Any) -> list[Any]:
-        wanted.append(given[-1])
-        return score(self, *given)
-
-    monkeypatch.setattr(Runtime, "score", noted)
-    steps.scorer.warm_up()
-    assert wanted == [
+def test_warm_up_runs_every_output(tiny_runtime: Runtime) -> None:
+    noting = NotingRuntime(tiny_runtime)
+    ScoreSteps(noting).scorer.warm_up()
+    assert noting.outputs == [
         ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]
     ]

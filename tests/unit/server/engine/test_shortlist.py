@@ -93,9 +93,3 @@ def test_numbers_that_fit_nothing_are_refused(path: Path, at: int, problem: str)
 def test_a_list_for_another_vocabulary_is_refused(path: Path) -> None:
     with pytest.raises(ArtifactError, match="lists 8 source tokens; the model has 7"):
         Shortlist.read(path, 7)
-
-
-def test_another_file_is_refused(path: Path) -> None:
-    path.write_bytes(b"\x00" * 100)
-    with pytest.raises(ArtifactError, match="is not a shortlist"):
-        Shortlist.read(path, SIZE)

@@ -2,29 +2,23 @@ import math
 import time
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import pytest
 from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import generation
+from tests.unit.server.engine.stepper import Stepper
 
 from seqserve_server.contract.errors import DeadlinePassed, Stage
 from seqserve_server.contract.events import (
-    Event,
     Failed,
     Finished,
     Hypothesis,
     Progress,
     StopReason,
 )
-from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.engine import worker as module
-from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.worker import Worker
 from seqserve_server.text.tokenizer import Tokenizer
 
 SOURCE = [40, 41, 42, 300, 9, 2]
@@ -34,38 +28,20 @@ NO_END = {"suppressed": ((2,),)}
 PREFIX = (19, 226, 15)
 
 
-class Stepper:
-    """One worker, stepped by the test, and its events."""
+class LimitStepper(Stepper):
+    """A worker of the tiny model; all requests have one source."""
 
-    def __init__(self, runtime: Runtime, tokenizer: Tokenizer) -> None:
-        self.scheduler = Scheduler(QueueLimits(max_queue=9), slots=8)
-        self.worker = Worker(runtime, self.scheduler, 8, 99, Observer(), tokenizer.decode)
-        self.events: list[tuple[Request, Event]] = []
-
-    def submit(
+    def submit(  # type: ignore[override]
         self, *, streamed: bool = False, deadline_s: float | None = None, **options: Any
     ) -> Request:
-        request = generation(
-            SOURCE,
-            DecodingOptions(**{"max_decoding_length": 20} | options),
-            streamed=streamed,
-            deadline_s=deadline_s,
-        )
+        made = DecodingOptions(**{"max_decoding_length": 20} | options)
+        request = generation(SOURCE, made, streamed=streamed, deadline_s=deadline_s)
         self.scheduler.submit(request)
         return request
 
-    def step(self, times: int = 1) -> None:
-        for _ in range(times):
-            self.events += self.worker.step()
-
     def last_step(self, limits: int = 1) -> None:
         """Runs one more step, at the end of which ``limits`` times the limit has passed."""
-        now_s = time.monotonic() + (limits + 1) * LIMIT_S
-        with mock.patch.object(module.time, "monotonic", lambda: now_s):
-            self.step()
-
-    def events_of(self, request: Request) -> list[Event]:
-        return [event for owner, event in self.events if owner is request]
+        self.step_at(time.monotonic() + (limits + 1) * LIMIT_S)
 
     def hypotheses(self, request: Request) -> list[Hypothesis]:
         last = self.events_of(request)[-1]
@@ -75,14 +51,13 @@ class Stepper:
     def run(self, **options: Any) -> list[Hypothesis]:
         """Gives the answer of a request that has all the time it needs."""
         request = self.submit(**options)
-        while self.scheduler.running or self.scheduler.queue_depth:
-            self.step()
+        self.finish()
         return self.hypotheses(request)
 
 
 @pytest.fixture
-def stepper(tiny_runtime: Runtime, tiny_tokenizer: Tokenizer) -> Stepper:
-    return Stepper(tiny_runtime, tiny_tokenizer)
+def stepper(tiny_runtime: Runtime, tiny_tokenizer: Tokenizer) -> LimitStepper:
+    return LimitStepper(slots=8, runtime=tiny_runtime, decode=tiny_tokenizer.decode)
 
 
 def as_cut(hypothesis: Hypothesis) -> Hypothesis:
@@ -105,7 +80,7 @@ def as_cut(hypothesis: Hypothesis) -> Hypothesis:
     ],
 )
 def test_answer_at_the_time_limit_equals_one_of_that_length(
-    stepper: Stepper, options: dict[str, Any], steps: int
+    stepper: LimitStepper, options: dict[str, Any], steps: int
 ) -> None:
     limited = stepper.submit(time_limit_s=LIMIT_S, **options)
     other = stepper.submit(max_decoding_length=9, **NO_END)
@@ -115,8 +90,7 @@ def test_answer_at_the_time_limit_equals_one_of_that_length(
     assert stepper.scheduler.running == 1, "its slots are free"
     expected = stepper.run(max_decoding_length=steps, **options)
     assert found == [as_cut(each) for each in expected]
-    while stepper.scheduler.running:
-        stepper.step()
+    stepper.finish()
     assert stepper.hypotheses(other) == stepper.run(max_decoding_length=9, **NO_END)
 
 
@@ -130,7 +104,7 @@ def test_answer_at_the_time_limit_equals_one_of_that_length(
     ],
 )
 def test_cancelled_request_has_the_tokens_of_the_answer(
-    stepper: Stepper, options: dict[str, Any], hypotheses: int
+    stepper: LimitStepper, options: dict[str, Any], hypotheses: int
 ) -> None:
     request = stepper.submit(**NO_END, **options)
     stepper.step(4)
@@ -140,7 +114,7 @@ def test_cancelled_request_has_the_tokens_of_the_answer(
     assert not stepper.events_of(request)
 
 
-def test_sample_that_has_ended_comes_first(stepper: Stepper) -> None:
+def test_sample_that_has_ended_comes_first(stepper: LimitStepper) -> None:
     options: dict[str, Any] = {
         "sampling": SAMPLING,
         "num_hypotheses": 8,
@@ -155,7 +129,7 @@ def test_sample_that_has_ended_comes_first(stepper: Stepper) -> None:
     assert set(reasons[: reasons.index(StopReason.TIME_LIMIT)]) == {StopReason.EOS}
 
 
-def test_beam_within_its_prefix_is_one_hypothesis(stepper: Stepper) -> None:
+def test_beam_within_its_prefix_is_one_hypothesis(stepper: LimitStepper) -> None:
     limited = stepper.submit(time_limit_s=LIMIT_S, beam_size=3, num_hypotheses=3, prefix=PREFIX)
     stepper.step()
     stepper.last_step()
@@ -163,21 +137,20 @@ def test_beam_within_its_prefix_is_one_hypothesis(stepper: Stepper) -> None:
     assert found.token_ids == list(PREFIX[:2])
 
 
-def test_request_that_never_began_has_an_empty_answer(stepper: Stepper) -> None:
+def test_request_that_never_began_has_no_tokens_and_meets_no_term(
+    stepper: LimitStepper,
+) -> None:
     limited = stepper.submit(time_limit_s=LIMIT_S)
+    with_terms = stepper.submit(time_limit_s=LIMIT_S, beam_size=2, terms=((226, 15), (19,)))
     stepper.last_step()
-    assert stepper.events_of(limited) == [Finished([Hypothesis([], None, StopReason.TIME_LIMIT)])]
+    empty = Hypothesis([], None, StopReason.TIME_LIMIT)
+    assert stepper.events_of(limited) == [Finished([empty])]
+    [found] = stepper.hypotheses(with_terms)
+    assert (found.token_ids, list(found.unmet_terms)) == ([], [0, 1])
     assert limited.timeline.encode_began_s == 0.0 < limited.timeline.finished_s
 
 
-def test_request_that_never_began_meets_no_term(stepper: Stepper) -> None:
-    limited = stepper.submit(time_limit_s=LIMIT_S, beam_size=2, terms=((226, 15), (19,)))
-    stepper.last_step()
-    [found] = stepper.hypotheses(limited)
-    assert (found.token_ids, list(found.unmet_terms)) == ([], [0, 1])
-
-
-def test_deadline_goes_before_the_time_limit(stepper: Stepper) -> None:
+def test_deadline_goes_before_the_time_limit(stepper: LimitStepper) -> None:
     waiting = stepper.submit(time_limit_s=LIMIT_S, deadline_s=time.monotonic() + LIMIT_S)
     stepper.last_step()
     [failed] = stepper.events_of(waiting)
@@ -185,7 +158,7 @@ def test_deadline_goes_before_the_time_limit(stepper: Stepper) -> None:
     assert isinstance(failed.error, DeadlinePassed) and failed.error.where is Stage.QUEUE
 
 
-def test_streamed_tokens_at_the_limit_are_those_of_the_answer(stepper: Stepper) -> None:
+def test_streamed_tokens_at_the_limit_are_those_of_the_answer(stepper: LimitStepper) -> None:
     limited = stepper.submit(streamed=True, time_limit_s=LIMIT_S, **NO_END)
     stepper.step(3)
     stepper.last_step()
@@ -195,7 +168,7 @@ def test_streamed_tokens_at_the_limit_are_those_of_the_answer(stepper: Stepper) 
     assert found.token_ids[:-1] == streamed, "the last token comes with the answer"
 
 
-def test_request_that_ends_in_time_is_complete(stepper: Stepper) -> None:
+def test_request_that_ends_in_time_is_complete(stepper: LimitStepper) -> None:
     expected = stepper.run(max_decoding_length=2)
     limited = stepper.submit(max_decoding_length=2, time_limit_s=LIMIT_S)
     stepper.step()
@@ -204,7 +177,7 @@ def test_request_that_ends_in_time_is_complete(stepper: Stepper) -> None:
     assert_idle(stepper.scheduler)
 
 
-def test_time_limits_of_other_requests_stay(stepper: Stepper) -> None:
+def test_time_limits_of_other_requests_stay(stepper: LimitStepper) -> None:
     soon = stepper.submit(time_limit_s=LIMIT_S, **NO_END)
     later = stepper.submit(time_limit_s=9 * LIMIT_S, **NO_END)
     stepper.step(2)

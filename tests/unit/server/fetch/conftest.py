@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.certificates import Certificates
 
+from seqserve.command.main import main
 from seqserve_server.artifact.files import FileDigest
 from seqserve_server.artifact.manifest import REQUIRED_FILES, Manifest
 
@@ -46,6 +47,11 @@ def source(tmp_path: Path) -> Path:
 def models(tmp_path: Path) -> Path:
     """The place of a repository that is not there yet."""
     return tmp_path / "models"
+
+
+def fetch(source: Path | str, models: Path, *arguments: str) -> int:
+    """Runs the command; gives its exit status."""
+    return main(["models", "fetch", str(source), *arguments, "--model-repository", str(models)])
 
 
 @contextmanager

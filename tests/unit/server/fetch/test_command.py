@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from seqserve.command.main import main
 from seqserve_server.artifact.manifest import Manifest
+
+from .conftest import fetch
 
 
 @pytest.fixture
@@ -14,10 +15,6 @@ def archive(source: Path, tmp_path: Path) -> Path:
     with tarfile.open(path, "w:gz") as parts:
         parts.add(source / "toy", "toy")
     return path
-
-
-def fetch(source: Path | str, models: Path, *options: str) -> int:
-    return main(["models", "fetch", str(source), "--model-repository", str(models), *options])
 
 
 def digest_of(path: Path) -> str:

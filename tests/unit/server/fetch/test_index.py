@@ -16,7 +16,7 @@ from seqserve.errors import SeqserveError
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.fetch.index import INDEX, Index
 
-from .conftest import https, make_artifact
+from .conftest import fetch, https, make_artifact
 
 PAIRS = {"de-en": ("de", "en"), "en-ko": ("en", "ko"), "zh": ("zh-Hans", "en")}
 
@@ -54,10 +54,6 @@ def offered(tmp_path: Path) -> Path:
 def address(offered: Path, certificates: Certificates) -> Iterator[str]:
     with https(partial(Silent, directory=str(offered)), certificates) as site:
         yield f"{site}/{INDEX}"
-
-
-def fetch(index: Path | str, models: Path, *arguments: str) -> int:
-    return main(["models", "fetch", str(index), *arguments, "--model-repository", str(models)])
 
 
 def labels(models: Path) -> set[str]:

@@ -49,12 +49,6 @@ def test_a_file_that_no_manifest_names_stays_behind(source: Path, models: Path) 
     assert not list(models.rglob("README.md"))
 
 
-def test_what_is_there_already_is_told(source: Path, models: Path) -> None:
-    place(files_of(source / "toy" / "1"), "source", models)
-    placed = place(files_of(source), "source", models)
-    assert [each.is_new for each in placed] == [False, True]
-
-
 def test_another_model_is_never_replaced(source: Path, models: Path, tmp_path: Path) -> None:
     other = make_artifact(tmp_path / "other")
     manifest = other / FILE

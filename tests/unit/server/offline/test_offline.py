@@ -43,22 +43,6 @@ def test_one_text_gives_one_result(offline: Offline) -> None:
     assert offline.generate(TEXTS[0]).text == offline.generate(TEXTS)[0].text
 
 
-def test_options_are_those_of_the_client(offline: Offline) -> None:
-    result = offline.generate(TEXTS[0], beam_size=3, num_hypotheses=3, max_decoding_length=5)
-    assert len(result.hypotheses) == 3
-    assert all(len(each.token_ids) <= 5 for each in result.hypotheses)
-    seeded = [offline.generate(TEXTS, temperature=1.5, seed=3) for _ in range(2)]
-    assert [each.text for each in seeded[0]] == [each.text for each in seeded[1]]
-
-
-def test_a_long_text_is_divided(offline: Offline, tiny_offline: LocalEngine) -> None:
-    text = f"{TEXTS[0]} {TEXTS[1]}\n\n{TEXTS[2]}"
-    result = offline.generate(text, segmentation="sentences")
-    alone = tiny_offline(TEXTS[:3])
-    assert result.text == f"{alone[0]} {alone[1]}\n\n{alone[2]}"
-    assert len(result.segments) == 3
-
-
 @pytest.mark.parametrize(
     ("options", "field"),
     [

@@ -131,19 +131,22 @@ ENGLISH = '<langSet xml:lang="en"><tig><term>{}</term></tig></langSet>'
 GERMAN = '<langSet xml:lang="de"><tig><term>Tee</term></tig></langSet>'
 
 
+def broken_tbx(entries: str) -> object:
+    return read(f"<martif>{entries}<broken")
+
+
 @pytest.mark.parametrize(
-    "entry",
+    ("entries", "entry"),
     [
-        pytest.param(lambda number: f"w{number}\ta\n", id="tsv"),
-        pytest.param(lambda number: ENTRY.format(ENGLISH.format(number) + GERMAN), id="concepts"),
-        pytest.param(lambda number: ENGLISH.format(number), id="terms of a concept"),
+        pytest.param(lambda lines: tsv(f"{lines}no tab"), "w{}\ta\n", id="tsv"),
+        pytest.param(broken_tbx, ENTRY.format(ENGLISH + GERMAN), id="concepts"),
+        pytest.param(broken_tbx, ENGLISH, id="terms of a concept"),
     ],
 )
-def test_no_more_is_read_than_a_glossary_may_have(entry: Callable[[int], str]) -> None:
+def test_no_more_is_read_than_a_glossary_may_have(
+    entries: Callable[[str], object], entry: str
+) -> None:
     """What comes after the entry that is one too many would be refused for its own sake."""
-    many = "".join(map(entry, range(MAX_ENTRIES + 1)))
+    many = "".join(map(entry.format, range(MAX_ENTRIES + 1)))
     with pytest.raises(GlossaryError, match=r"one entry too many; a glossary has 1 to 10,000"):
-        if many.startswith("w"):
-            tsv_entries(f"{many}no tab".encode())
-        else:
-            read(f"<martif>{many}<broken")
+        entries(many)

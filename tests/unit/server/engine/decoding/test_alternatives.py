@@ -21,7 +21,7 @@ from tests.unit.server.engine.decoding.table import (
     top_tokens_of,
 )
 
-from seqserve_server.contract.events import Hypothesis, StopReason
+from seqserve_server.contract.events import Hypothesis
 from seqserve_server.engine.decoding.logits import RankedTokens
 from seqserve_server.engine.decoding.proposals import alternative
 
@@ -49,21 +49,6 @@ def test_alternatives_are_the_best_after_each_of_the_most_probable_first_tokens(
     assert [one.score for one in found] == [log(*each) for each in probabilities]
     score = math.log(math.prod(probabilities[0]))
     assert found[0].normalized_score == pytest.approx(score / 3, abs=1e-6)
-
-
-def test_alternatives_keep_the_order_of_their_first_tokens() -> None:
-    first, second = alternatives(2, 1, length_penalty=0.0)
-    assert (first.token_ids, second.token_ids) == ([A, A], [B])
-    assert (first.normalized_score, second.normalized_score) == (log(0.12), log(0.15))
-    assert (first.score, second.score) == (first.normalized_score, second.normalized_score)
-
-
-@each_beam_size
-def test_an_alternative_is_what_the_search_finds_after_its_first_token(beam_size: int) -> None:
-    found = alternatives(3, beam_size, length_penalty=0.0)
-    for token, one in zip((A, B, C), found, strict=True):
-        [forced] = decode(FORK, beam_size=beam_size, length_penalty=0.0, prefix=(token,))
-        assert one.token_ids == forced.token_ids
 
 
 @each_beam_size
@@ -110,25 +95,6 @@ def test_rows_of_an_improbable_alternative_are_free_at_once(
     assert set(rig.running) == set(rows) - set(free)
     [(_, finished)] = rig.finish()
     assert outputs_of(finished.hypotheses) == outputs
-
-
-@each_beam_size
-def test_alternatives_begin_with_the_best_tokens_after_the_repetition_penalty(
-    beam_size: int,
-) -> None:
-    table = after({(A,): {A: 0.6, B: 0.4}, (A, A): {EOS: 1.0}, (A, B): {EOS: 1.0}})
-    found = alternatives(2, beam_size, table=table, prefix=(A,), repetition_penalty=2.0)
-    # .4 to .6²
-    assert outputs_of(found) == [[A, B], [A, A]]
-    assert found[0].score == log(0.4 / (0.6**2 + 0.4))
-    assert found[1].score == log(0.6**2 / (0.6**2 + 0.4))
-
-
-@each_beam_size
-def test_alternatives_may_begin_at_the_maximum_length(beam_size: int) -> None:
-    found = alternatives(2, beam_size, prefix=(A, A), max_decoding_length=3)
-    assert outputs_of(found) == [[A, A], [A, A, A]]
-    assert [one.stop_reason for one in found] == [StopReason.EOS, StopReason.LENGTH]
 
 
 def test_the_search_of_an_alternative_ends_once_its_own_best_beam_ends() -> None:

@@ -1,11 +1,8 @@
-import itertools
 import math
 from typing import Any
+from unittest import mock
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import (
     EOS,
     FORK,
@@ -14,27 +11,20 @@ from tests.unit.server.engine.decoding.table import (
     B,
     C,
     D,
+    Rig,
     SingleRequest,
-    Table,
     after,
     always,
     decode,
     log,
-    logits_after,
     outputs_of,
     random_table,
-    top_tokens_of,
 )
 
 from seqserve_server.contract.events import StopReason
 
 # The most probable first token leads to an improbable end.
 TRAP = after({(): {A: 0.6, B: 0.4}, (A,): {EOS: 0.4, C: 0.3, D: 0.3}, (B,): {EOS: 0.9, C: 0.1}})
-
-
-def test_a_beam_finds_what_greedy_search_misses() -> None:
-    assert outputs_of(decode(TRAP)) == [[A]]
-    assert outputs_of(decode(TRAP, beam_size=2)) == [[B]]
 
 
 @pytest.mark.parametrize("return_scores", [True, False])
@@ -85,14 +75,6 @@ def test_without_a_length_penalty_a_search_ends_once_its_best_beam_ends() -> Non
     assert late.num_steps > 2
 
 
-def test_without_a_length_penalty_a_search_does_not_end_before_its_best_beam() -> None:
-    table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 1.0}, (A, C): {EOS: 0.9, D: 0.1}})
-    single = SingleRequest(table, beam_size=2, length_penalty=0.0)
-    single.step()
-    assert not single.step(), "the second best beam has ended, with .4"
-    assert outputs_of(single.finish()) == [[A, C]]
-
-
 def test_without_a_length_penalty_a_search_ends_once_enough_hypotheses_are_finished() -> None:
     """The best beam ends in step 2, the second hypothesis in step 3, from a worse beam."""
     table = after(
@@ -124,83 +106,6 @@ def test_patience_and_coverage_delay_the_end_even_without_a_length_penalty() -> 
     assert (early.num_steps, late.num_steps) == (1, 2)
 
 
-def test_the_next_best_continuation_replaces_a_beam_that_ends() -> None:
-    single = SingleRequest(after({(): {EOS: 0.5, A: 0.3, B: 0.15, C: 0.05}}), beam_size=2)
-    assert not single.step()
-    assert single.outputs == {(A,), (B,)}
-
-
-def test_an_end_token_below_the_beam_does_not_end_a_hypothesis() -> None:
-    table = after({(): {A: 0.5, B: 0.3, EOS: 0.15, C: 0.05}, (A,): {EOS: 1.0}, (B,): {EOS: 1.0}})
-    assert outputs_of(decode(table, beam_size=2, num_hypotheses=2)) == [[A], [B]]
-
-
-@pytest.mark.parametrize(
-    ("table", "steps"),
-    [
-        (
-            after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.1, D: 0.1, A: 0.8}, (B,): {C: 0.9, D: 0.1}}),
-            [{(A,), (B,)}, {(A, A), (B, C)}],
-        ),
-        (
-            after({(): {A: 0.9, B: 0.1}, (A,): {C: 0.6, D: 0.4}, (B,): {EOS: 1.0}}),
-            [{(A,), (B,)}, {(A, C), (A, D)}],
-        ),
-        # Among equals, the better beam and the lower token id come first.
-        (always({A: 0.25, B: 0.25, C: 0.25, D: 0.25}), [{(A,), (B,)}, {(A, A), (A, B)}]),
-    ],
-    ids=["one child each", "two children of one beam", "equal probabilities"],
-)
-def test_the_best_continuations_of_all_beams_are_the_next_beams(
-    table: Table, steps: list[set[tuple[int, ...]]]
-) -> None:
-    single = SingleRequest(table, beam_size=2)
-    for outputs in steps:
-        single.step()
-        assert single.outputs == outputs
-
-
-def test_beams_are_ordered_by_score_whatever_rows_they_are_in() -> None:
-    """Among equal continuations, that of the better beam comes first."""
-    table = after(
-        {
-            (): {B: 0.6, A: 0.4},
-            (B,): {C: 0.5, EOS: 0.5},
-            (A,): {D: 1.0},
-            (A, D): {A: 0.75, B: 0.25},
-            (B, C): {A: 1.0},
-        }
-    )
-    single = SingleRequest(table, beam_size=2)
-    for outputs in [{(B,), (A,)}, {(A, D), (B, C)}, {(A, D, A), (B, C, A)}]:
-        single.step()
-        assert single.outputs == outputs
-    assert outputs_of(single.finish())[0] == [A, D, A]
-
-
-def test_all_hypotheses_end_at_the_maximum_length() -> None:
-    table = after(
-        {
-            (): {A: 0.6, B: 0.4},
-            (A,): {A: 0.6, B: 0.4},
-            (A, A): {A: 0.7, B: 0.3},
-            (A, B): {A: 0.9, B: 0.1},
-            (B,): {A: 0.25, B: 0.25, C: 0.25, D: 0.25},
-        }
-    )
-    found = decode(table, beam_size=3, num_hypotheses=3, max_decoding_length=3)
-    assert outputs_of(found) == [[A, A, A], [A, B, A], [A, A, B]]
-    assert {hypothesis.stop_reason for hypothesis in found} == {StopReason.LENGTH}
-    assert found[1].score == log(0.6, 0.4, 0.9)
-
-
-def test_an_end_token_at_the_maximum_length_is_reported_as_the_end() -> None:
-    table = after({(): {A: 1.0}, (A,): {EOS: 0.7, B: 0.3}})
-    found = decode(table, beam_size=2, num_hypotheses=2, max_decoding_length=2)
-    assert outputs_of(found) == [[A], [A, B]]
-    assert [one.stop_reason for one in found] == [StopReason.EOS, StopReason.LENGTH]
-
-
 def test_every_beam_begins_with_the_forced_prefix_and_is_not_scored_for_it() -> None:
     table = after({(C, D): {A: 0.6, B: 0.4}})
     options = {"beam_size": 2, "num_hypotheses": 2, "prefix": (C, D), "return_token_scores": True}
@@ -216,78 +121,6 @@ def test_every_beam_begins_with_the_forced_prefix_and_is_not_scored_for_it() -> 
     assert first.token_scores == pytest.approx(
         [math.nan, math.nan, math.log(0.6), 0.0], nan_ok=True, abs=1e-6
     )
-
-
-def test_a_repetition_penalty_counts_the_tokens_of_each_beam_apart() -> None:
-    table = after(
-        {(): {A: 0.5, B: 0.5}, (A,): {A: 0.6, B: 0.4}, (B,): {A: 0.6, B: 0.4}, (B, A): {EOS: 1.0}}
-    )
-    single = SingleRequest(table, beam_size=2, repetition_penalty=2.0)
-    single.step()
-    single.step()
-    # After A: .6² to .4; after B: .6 to .4²; B A is the most probable then.
-    assert single.outputs == {(B, A), (A, B)}
-    [best] = single.finish()
-    assert best.token_ids == [B, A]
-    assert best.score == log(0.5, 0.6 / (0.6 + 0.4**2))
-
-
-def test_each_hypothesis_has_its_own_token_scores_and_top_tokens() -> None:
-    options = {"beam_size": 2, "num_hypotheses": 2, "return_top_tokens": 2}
-    first, second = decode(TRAP, **options, return_token_scores=True)
-    assert top_tokens_of(first) == top_tokens_of(second) == [[A, B], [EOS, C]]
-    assert first.top_tokens[1].log_probabilities[0] == log(0.9)
-    assert second.top_tokens[1].log_probabilities[0] == log(0.4)
-    for hypothesis in (first, second):
-        assert math.fsum(hypothesis.token_scores) == pytest.approx(hypothesis.score)
-
-
-def test_more_top_tokens_may_be_listed_than_the_beam_needs() -> None:
-    [found] = decode(TRAP, beam_size=2, return_top_tokens=7)
-    assert {len(step.token_ids) for step in found.top_tokens} == {7}
-
-
-def test_a_stop_sequence_ends_a_beam_and_its_score_counts_all_generated_tokens() -> None:
-    table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.9, D: 0.1}, (B,): {C: 1.0}})
-    found = decode(table, beam_size=2, num_hypotheses=2, stops=("ccc",))
-    assert outputs_of(found) == [[A], [B]]
-    assert {one.stop_reason for one in found} == {StopReason.STOP_SEQUENCE}
-    assert [one.text_length for one in found] == [1, 2]
-    assert found[0].score == log(0.6, 0.9)
-
-
-def best_of_all(table: Table, max_length: int, penalty: float) -> list[int]:
-    """Finds the best hypothesis by scoring every one there is."""
-    scores: dict[tuple[int, ...], float] = {}
-    for length in range(1, max_length + 1):
-        for output in itertools.product(range(VOCABULARY_SIZE), repeat=length):
-            ended = output[-1] == EOS
-            if EOS in output[:-1] or (not ended and length < max_length):
-                continue
-            score = 0.0
-            for index, token in enumerate(output):
-                logits = logits_after(table, output[:index])
-                score += logits[token] - np.logaddexp.reduce(logits)
-            scores[output] = score / length**penalty
-    best = max(scores, key=scores.__getitem__)
-    return [token for token in best if token != EOS]
-
-
-@settings(deadline=None, max_examples=20)
-@given(seed=st.integers(0, 2**32), penalty=st.sampled_from([0.0, 0.5, 1.0, 2.0]))
-def test_a_beam_that_holds_every_hypothesis_finds_the_best_of_all(
-    seed: int, penalty: float
-) -> None:
-    random = np.random.default_rng(seed)
-    tree = {
-        output: dict(enumerate(random.dirichlet(np.full(VOCABULARY_SIZE, 0.3)) + 1e-6))
-        for length in range(3)
-        for output in itertools.product(range(1, VOCABULARY_SIZE), repeat=length)
-    }
-    # 7 tokens after each of 7; so much patience that the search ends with the last step.
-    options = {"beam_size": 49, "patience": 16.0, "max_decoding_length": 3}
-    found = decode(after(tree), length_penalty=penalty, **options)
-    assert found[0].token_ids == best_of_all(after(tree), 3, penalty)
 
 
 # Only A and B may be generated, each once.
@@ -331,22 +164,50 @@ def test_other_beams_take_the_place_of_one_that_has_no_token_left() -> None:
     assert outputs_of(single.finish()) == [[A], [B, A]]
 
 
-def test_a_beam_may_leave_a_preferred_prefix_and_is_scored_for_it() -> None:
-    table = after(
-        {(): {A: 0.9, B: 0.1}, (B,): {A: 0.9, C: 0.1}, (B, A): {A: 1.0}, (A,): {C: 0.5, D: 0.5}}
-    )
-    options = {"beam_size": 2, "prefix": (B, C), "num_hypotheses": 2, "return_token_scores": True}
-    first, second = decode(table, prefix_bias_beta=0.6, **options)
-    # .64 for B, then .64 for C; A has .36, and no token is preferred after it.
-    assert first.token_ids == [B, C]
-    assert first.score == log(0.4 * 0.1 + 0.6, 0.4 * 0.1 + 0.6)
-    assert second.token_ids == [B, A, A]
-    assert second.token_scores == [log(0.64), log(0.4 * 0.9), log(1.0), log(1.0)]
-    weak = decode(table, prefix_bias_beta=0.01, **options)
-    assert outputs_of(weak) == [[A, C], [A, D]]
-
-
 def test_a_prefix_bias_near_one_gives_the_tokens_of_a_forced_prefix() -> None:
     options = {"beam_size": 2, "prefix": (B, C, D), "patience": 4.0}
     preferred = decode(FORK, prefix_bias_beta=1 - 1e-9, **options)
     assert outputs_of(preferred) == outputs_of(decode(FORK, **options)) == [[B, C, D]]
+
+
+def copies_of_a_step(rig: Rig) -> list[tuple[int, int]]:
+    """Runs a step; gives source and target of each row that it copied."""
+    with mock.patch.object(rig.cache, "branch", wraps=rig.cache.branch) as branch:
+        rig.step()
+    return [
+        pair
+        for call in branch.call_args_list
+        for pair in zip(*(array.tolist() for array in call.args[:2]), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tree", "outputs", "copies"),
+    [
+        ({(A,): {C: 1.0}, (B,): {D: 1.0}}, [(A, C), (B, D)], []),
+        # The second beam becomes the better one.
+        ({(A,): {C: 0.5, EOS: 0.3, D: 0.2}, (B,): {D: 1.0}}, [(A, C), (B, D)], []),
+        ({(A,): {C: 0.75, D: 0.25}, (B,): {EOS: 1.0}}, [(A, C), (A, D)], [(1, 0)]),
+    ],
+    ids=["same order", "another order", "two children of one beam"],
+)
+def test_only_the_second_child_of_a_beam_is_copied(
+    tree: Any, outputs: list[tuple[int, ...]], copies: list[tuple[int, int]]
+) -> None:
+    rig = Rig()
+    rig.join([1, 0], after({(): {A: 0.6, B: 0.4}, **tree}), beam_size=2)
+    rig.step()
+    assert [rig.output(row) for row in (1, 0)] == [(A,), (B,)]
+    assert copies_of_a_step(rig) == copies
+    assert [rig.output(row) for row in (1, 0)] == outputs
+
+
+def test_each_search_copies_only_between_its_own_rows() -> None:
+    rig = Rig()
+    table = after({(): {A: 0.9, B: 0.1}, (A,): {C: 0.6, D: 0.4}})
+    for rows in ([4, 1], [0, 5], [3, 2]):
+        rig.join(rows, table, beam_size=2)
+    rig.step()
+    assert sorted(copies_of_a_step(rig)) == [(0, 5), (3, 2), (4, 1)]
+    assert {rig.output(row) for row in (0, 3, 4)} == {(A, C)}
+    assert {rig.output(row) for row in (1, 2, 5)} == {(A, D)}

@@ -18,14 +18,8 @@ def constraints(**options: Any) -> Constraints:
 
 
 SEQUENCES = {"suppressed": ((6,), (1, 2, 3), (2, 4))}
-
-
 AT_THE_BEGIN = {"suppressed": ((BEGIN, 6), (BEGIN, 7, 8))}
-
-
 AFTER_ANY = {"suppressed": ((ANY_TOKEN, 6),)}
-
-
 MANY_REASONS = {"no_repeat_ngram_size": 1, "suppressed": ((EOS,), (3,), (3, 3))}
 
 
@@ -90,25 +84,7 @@ def test_an_end_token_that_only_the_minimum_length_suppresses_is_left_first() ->
     assert left_after(some, 1, 3, 2) == {2, 3}
 
 
-@given(size=st.integers(1, 4), tokens=st.lists(st.integers(1, 3), max_size=30))
-def test_exactly_the_tokens_that_repeat_an_ngram_are_suppressed(
-    size: int, tokens: list[int]
-) -> None:
-    some = constraints(no_repeat_ngram_size=size)
-    output: list[int] = []
-    for next_token in tokens:
-        suppressed = some.suppressed(output)
-        ngrams = [tuple(output[begin : begin + size]) for begin in range(len(output) - size + 1)]
-        for token in (1, 2, 3):
-            last = tuple([*output, token][-size:])
-            assert (token in suppressed) == (len(last) == size and last in ngrams)
-        if next_token not in suppressed:
-            output.append(next_token)
-
-
 TWO_ENDS = {"end_ids": (4, 5)}
-
-
 AFTER_A_PREFIX = {"prefix": (1, 2), "stops": ("bc", "bbccc")}
 
 
@@ -147,15 +123,6 @@ def test_what_ends_a_hypothesis(
     options: dict[str, Any], output: list[int], end: End | None
 ) -> None:
     assert constraints(**options).end(output) == end
-
-
-def test_the_tokens_of_a_forced_prefix_come_in_order_and_those_of_a_preferred_one_need_not() -> (
-    None
-):
-    some, preferred = constraints(prefix=(4, 5)), constraints(prefix=(4, 5), prefix_bias_beta=0.1)
-    assert [some.forced(length) for length in range(4)] == [4, 5, None, None]
-    assert [preferred.forced(length) for length in range(3)] == [None, None, None]
-    assert constraints().forced(0) is None
 
 
 @given(

@@ -1,6 +1,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.unit.server.engine.decoding.table import (
     EOS,
@@ -17,14 +18,11 @@ from seqserve_server.engine.decoding.hypotheses import (
     HypothesisPool,
     PartialHypothesis,
     best,
+    coverage,
     rank_of,
+    ranked_by_coverage,
 )
-
-EVERYTHING: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
-
-
-NO = math.nan
-"""The score of a token of a forced prefix."""
+from seqserve_server.engine.packing import Array
 
 
 def partial(*tokens: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
@@ -32,42 +30,6 @@ def partial(*tokens: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
     found = [*[math.nan] * len(prefix), *(-float(token) for token in tokens)]
     top_tokens = [*[[]] * len(prefix), *([(token, -float(token))] for token in tokens)]
     return PartialHypothesis([*prefix, *tokens], found, -float(sum(tokens)), top_tokens)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "tokens", "end", "token_ids", "scores"),
-    [
-        ((), (4, 5, 2), End(StopReason.EOS, 2), [4, 5], [-4, -5, -2]),
-        ((7, 8), (4, 5, 2), End(StopReason.EOS, 4), [7, 8, 4, 5], [NO, NO, -4, -5, -2]),
-        ((), (4, 5), End(StopReason.LENGTH, 2), [4, 5], [-4, -5]),
-        ((7, 8), (3,), End(StopReason.LENGTH, 3), [7, 8, 3], [NO, NO, -3]),
-        ((), (4, 5, 6), End(StopReason.STOP_SEQUENCE, 1, 7), [4], [-4]),
-        ((7, 8), (4, 5), End(StopReason.STOP_SEQUENCE, 1, 2), [7], [NO]),
-    ],
-    ids=[
-        "an end token has a score and does not count",
-        "a forced prefix has no scores",
-        "of maximum length",
-        "of maximum length with a prefix",
-        "cut at a stop sequence",
-        "cut within its prefix",
-    ],
-)
-def test_what_is_returned_of_a_hypothesis_that_ends(
-    prefix: tuple[int, ...],
-    tokens: tuple[int, ...],
-    end: End,
-    token_ids: list[int],
-    scores: list[float],
-) -> None:
-    found = partial(*tokens, prefix=prefix).hypothesis(end, make_options(**EVERYTHING))
-    assert found.token_ids == token_ids
-    assert found.token_scores == pytest.approx(scores, nan_ok=True)
-    assert found.top_tokens == [[] if math.isnan(one) else [(-one, one)] for one in scores]
-    # All generated tokens count, those that are left out too.
-    assert found.score == -sum(tokens)
-    assert found.normalized_score == pytest.approx(-sum(tokens) / len(prefix + tokens))
-    assert (found.stop_reason, found.text_length) == (end.reason, end.text_length)
 
 
 def test_only_what_was_requested_is_returned() -> None:
@@ -93,18 +55,6 @@ def test_terms_count_only_in_the_tokens_that_are_kept() -> None:
     assert some.hypothesis(End(StopReason.LENGTH, 4), options).unmet_terms == []
     assert some.hypothesis(End(StopReason.EOS, 3), options).unmet_terms == [3]
     assert some.hypothesis(End(StopReason.STOP_SEQUENCE, 2, 1), options).unmet_terms == [0, 2, 3]
-
-
-@pytest.mark.parametrize("return_scores", [True, False])
-@pytest.mark.parametrize(("penalty", "score"), [(0.0, -6.0), (1.0, -2.0), (2.0, -6 / 9)])
-def test_hypotheses_rank_by_their_score_over_the_length_of_all_generated_tokens(
-    penalty: float, score: float, return_scores: bool
-) -> None:
-    options = make_options(length_penalty=penalty, return_scores=return_scores)
-    for some in (partial(3, 1, 2), partial(4, 2, prefix=(9,))):
-        finished = FinishedHypothesis.of(some, End(StopReason.STOP_SEQUENCE, 1, 1), options)
-        assert finished.rank == (False, 0, pytest.approx(-score))
-        assert finished.hypothesis.token_ids == some.token_ids[:1]
 
 
 def ended(
@@ -159,3 +109,51 @@ def test_the_answer_has_all_hypotheses_where_coverage_changes_their_ranking_late
     pool = make_pool(1, num_hypotheses=1, coverage_penalty=0.5)
     [(_, found)] = pool.add([ended(token, -float(token)) for token in (3, 1, 2)])
     assert [one.token_ids for one in found.hypotheses] == [[1], [2], [3]]
+
+
+def weights(*rows: list[float]) -> Array:
+    return np.array(rows, np.float32)
+
+
+def test_a_source_that_was_attended_to_in_full_costs_nothing() -> None:
+    assert coverage(weights([1.0, 0.0], [0.0, 1.0])) == 0.0
+    # One token counts 1 at most, and does not make up for another.
+    assert coverage(weights([1.0, 0.25], [1.0, 0.25])) == pytest.approx(math.log(0.5))
+
+
+def test_a_source_token_without_attention_is_left_out() -> None:
+    """The logarithm of its sum would be minus infinity."""
+    assert coverage(weights([0.5, 0.0, 0.5])) == pytest.approx(2 * math.log(0.5))
+    assert coverage(np.zeros((0, 4), np.float32)) == 0.0
+
+
+def test_the_sum_is_computed_in_double_precision() -> None:
+    tenth = float(np.float32(0.1))
+    assert coverage(np.full((9, 1), tenth, np.float32)) == pytest.approx(
+        math.log(9 * tenth), rel=1e-14
+    )
+
+
+GOOD = weights([0.5, 0.5])
+POOR = weights([0.9, 0.1])
+
+
+def found(token: int, normalized: float, unmet: tuple[int, ...] = ()) -> Hypothesis:
+    return Hypothesis([token], -5.0, StopReason.EOS, normalized, unmet_terms=unmet)
+
+
+def ranked(seen: list[tuple[Hypothesis, Array]], **options: Any) -> list[tuple[int, Any]]:
+    """Gives the token and the normalised score of each, best first."""
+    best = ranked_by_coverage(seen, make_options(beam_size=4, coverage_penalty=0.5, **options))
+    return [(one.token_ids[0], one.normalized_score) for one, _ in best]
+
+
+def test_terms_rank_before_coverage_and_equals_stay_in_their_order() -> None:
+    seen = [(found(1, -1.0, (0,)), GOOD), (found(2, -9.0), POOR), (found(3, -9.0), POOR)]
+    assert [token for token, _ in ranked(seen, num_hypotheses=3)] == [2, 3, 1]
+
+
+def test_an_interrupted_hypothesis_ranks_last_whatever_it_covers() -> None:
+    cut = found(1, -0.1)._replace(stop_reason=StopReason.TIME_LIMIT)
+    seen = [(cut, GOOD), (found(2, -9.0), POOR)]
+    assert [token for token, _ in ranked(seen, num_hypotheses=2)] == [2, 1]

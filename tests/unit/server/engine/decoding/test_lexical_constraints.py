@@ -198,14 +198,6 @@ def test_a_hypothesis_contains_its_terms_where_the_search_finds_best() -> None:
     assert best.score == log(0.6, 0.2, 0.6)
 
 
-def test_terms_that_the_best_hypothesis_contains_change_nothing() -> None:
-    table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.7, D: 0.3}, (B,): {C: 1.0}})
-    [free] = decode(table, beam_size=3, patience=9.0)
-    [constrained] = with_terms(table, (C,), (A, C), patience=9.0)
-    assert constrained.token_ids == free.token_ids == [A, C]
-    assert (constrained.score, constrained.unmet_terms) == (pytest.approx(free.score), [])
-
-
 def missing(output: list[int], terms: list[tuple[int, ...]]) -> list[int]:
     """Lists the indices of the terms that an output does not contain."""
     runs = [

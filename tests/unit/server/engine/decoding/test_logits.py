@@ -5,18 +5,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.server.engine.decoding.table import make_options
+from tests.unit.server.engine.decoding.table import log, make_options
 
 from seqserve_server.engine.decoding.logits import (
     Distribution,
+    RankedTokens,
     column_of,
     largest,
     log_softmax,
     normalize,
-    normalized,
     penalize_repetition,
     processors_of,
 )
+from seqserve_server.engine.step import MASKED_LOGIT
 
 
 @given(logits=st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=40))
@@ -42,13 +43,6 @@ def test_the_largest_values_come_first_and_among_equals_the_first(
     assert largest(np.array(values, np.float32), count).tolist() == expected
 
 
-def test_a_score_is_divided_by_the_length_to_the_power_of_the_penalty() -> None:
-    assert normalized(-6.0, 4, 0.0) == -6.0
-    assert normalized(-6.0, 4, 1.0) == -1.5
-    assert normalized(-6.0, 4, 0.5) == -3.0
-    assert normalized(-6.0, 0, 1.0) == -6.0, "an empty hypothesis counts as one token"
-
-
 A, B, C = 1, 2, 3
 PROBABILITIES = [0.1, 0.2, 0.4, 0.3]
 LOGITS = np.log(np.array(PROBABILITIES, np.float32))
@@ -62,29 +56,6 @@ def processed(output: list[int], **options: Any) -> Any:
 
 def test_a_request_that_changes_no_probability_has_no_processors() -> None:
     assert processors_of(make_options(prefix=(A, B, C), return_top_tokens=3)) == ()
-
-
-def test_a_repetition_penalty_changes_logits_before_the_softmax() -> None:
-    whole = 0.1 + 0.2**2 + 0.4 + 0.3**2
-    expected = [0.1 / whole, 0.2**2 / whole, 0.4 / whole, 0.3**2 / whole]
-    assert processed([1, 3, 1], repetition_penalty=2.0) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("beta", [0.05, 0.5, 0.95])
-@pytest.mark.parametrize("output", [[], [A], [A, B]])
-def test_the_next_token_of_the_prefix_gains_what_all_others_lose(
-    output: list[int], beta: float
-) -> None:
-    prefix = (A, B, C)
-    expected = [(1 - beta) * probability for probability in PROBABILITIES]
-    expected[prefix[len(output)]] += beta
-    assert processed(output, prefix=prefix, prefix_bias_beta=beta) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("output", [[B], [A, A], [A, B, A], [B, A, B], [A, B], [A, B, C]])
-def test_no_token_is_preferred_after_the_prefix_or_away_from_it(output: list[int]) -> None:
-    found = processed(output, prefix=(A, B), prefix_bias_beta=0.5)
-    assert found == pytest.approx(PROBABILITIES)
 
 
 def test_the_prefix_is_preferred_after_the_repetition_penalty() -> None:
@@ -129,3 +100,32 @@ def test_a_repetition_penalty_finds_the_columns_of_allowed_tokens() -> None:
 def test_only_allowed_tokens_have_a_column(token: int, column: int | None) -> None:
     assert column_of(token, np.array([4, 7, 9])) == column
     assert column_of(token, None) == token
+
+
+def test_top_tokens_are_listed_with_their_log_probabilities() -> None:
+    found = Distribution(LOGITS, [], [normalize])
+    assert found.pairs(2) == [(2, log(0.4)), (3, log(0.3))]
+    tokens, log_probabilities = found.top(3)
+    assert tokens.tolist() == [2, 3, 1]
+    assert log_probabilities.tolist() == [log(0.4), log(0.3), log(0.2)]
+    assert found.pairs(0) == []
+
+
+@given(count=st.integers(0, 5))
+def test_the_first_tokens_of_the_graphs_list_are_its_top_tokens(count: int) -> None:
+    tokens, log_probabilities = np.array([5, 7, 6]), np.array([-0.5, -1.0, -1.5], np.float32)
+    listed = RankedTokens(tokens, log_probabilities)
+    pairs = list(zip(tokens.tolist(), log_probabilities.tolist(), strict=True))[:count]
+    assert listed.pairs(count) == pairs
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1 / 64, 64.0])
+def test_suppressed_tokens_are_not_listed(penalty: float) -> None:
+    """Not even where a repetition penalty below 1 favours them."""
+    logits = np.array([-1.0, MASKED_LOGIT, -1.0, MASKED_LOGIT], np.float32)
+    found = Distribution(
+        logits, [1, 3], processors_of(make_options(repetition_penalty=penalty)) or [normalize]
+    )
+    assert found.pairs(4) == [(0, log(0.5)), (2, log(0.5))]
+    assert found.log_probabilities[[1, 3]].tolist() == [float(MASKED_LOGIT)] * 2
+    assert RankedTokens(np.array([7, 5]), np.array([0.0, MASKED_LOGIT])).pairs(2) == [(7, 0.0)]

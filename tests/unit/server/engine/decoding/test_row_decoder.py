@@ -1,104 +1,30 @@
 import math
-from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
-from tests.unit.server.engine import fake_runtime
 from tests.unit.server.engine.decoding.table import (
     EOS,
-    MIN_PROBABILITY,
     VOCABULARY_SIZE,
     A,
     B,
     C,
     D,
-    E,
-    F,
     Rig,
     SingleRequest,
     after,
     always,
     decode,
     log,
-    make_request,
     make_sampling,
-    pairs_of,
-    random_table,
+    outputs_of,
     top_tokens_of,
 )
-from tests.unit.server.engine.fake_runtime import MAX_TARGET, FakeRuntime, answer, make_manifest
 
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.decoding.search import Search
-from seqserve_server.engine.request import Request
-
-END = fake_runtime.EOS
+from seqserve_server.contract.events import Hypothesis, StopReason
 
 COIN = always({EOS: 0.2, A: 0.5, B: 0.3})
-
-
-class ScriptedRows:
-    """A search over steps of which a test gives the tokens, so that no model runs at all."""
-
-    def __init__(self, *options: DecodingOptions) -> None:
-        self.cache = SlotCache(FakeRuntime(), len(options))
-        self.search = Search(self.cache, make_manifest(), str)
-        for row, option in enumerate(options):
-            self.join(row, option)
-
-    def join(self, row: int, options: DecodingOptions) -> None:
-        self.cache.lengths[row] = 0
-        self.search.join([row], make_request([row], options))
-
-    def leave(self, row: int) -> None:
-        self.search.leave(row)
-
-    def move(self, source: int, target: int) -> None:
-        self.leave(target)
-        self.search.move(source, target)
-
-    def step(self, *tokens: int, log_probability: float = -1.0) -> dict[int, Finished]:
-        """Gives each leading row its next token; returns the answers by row."""
-        rows = len(tokens)
-        self.cache.tokens[:rows, 0] = tokens
-        self.cache.log_probabilities[:rows] = log_probability
-        self.cache.lengths[:rows] += 1
-        done = self.search.advance(rows)
-        return dict(zip(done.rows, (found for _, found in done.finished), strict=True))
-
-
-def scored(max_length: int = MAX_TARGET) -> DecodingOptions:
-    return DecodingOptions(max_decoding_length=max_length)
-
-
-def unscored(max_length: int = MAX_TARGET) -> DecodingOptions:
-    return DecodingOptions(max_decoding_length=max_length, return_scores=False)
-
-
-@pytest.mark.parametrize(
-    ("max_length", "tokens", "reason"),
-    [
-        (MAX_TARGET, [END], StopReason.EOS),
-        (MAX_TARGET, [5, END], StopReason.EOS),
-        (2, [5, END], StopReason.EOS),
-        (1, [6], StopReason.LENGTH),
-        (3, [5, 5, 6], StopReason.LENGTH),
-        (MAX_TARGET, [5] * (MAX_TARGET - 1) + [6], StopReason.LENGTH),
-    ],
-)
-def test_a_row_ends_with_the_end_token_or_at_its_maximum_length(
-    max_length: int, tokens: list[int], reason: StopReason
-) -> None:
-    rows = ScriptedRows(scored(max_length), scored())
-    for token in tokens[:-1]:
-        assert rows.step(token) == {}
-    output = [token for token in tokens if token != END]
-    found = rows.step(tokens[-1], log_probability=-0.5)
-    assert found == {0: answer(output, 0.5 - len(tokens), reason)}
 
 
 def test_the_end_token_is_suppressed_up_to_the_minimum_length_of_each_row() -> None:
@@ -112,34 +38,10 @@ def test_the_end_token_is_suppressed_up_to_the_minimum_length_of_each_row() -> N
 
 
 def test_scores_are_summed_in_double_precision() -> None:
-    rows = ScriptedRows(scored())
-    small = float(np.float32(0.1))
-    for _ in range(MAX_TARGET):
-        found = rows.step(5, log_probability=small)
-    assert found[0].best.score == pytest.approx(MAX_TARGET * small, rel=1e-15)
-
-
-def test_only_requests_for_scores_get_them() -> None:
-    rows = ScriptedRows(scored(), unscored())
-    rows.step(5, 6)
-    assert rows.step(END, END) == {
-        0: answer([5], -2.0, StopReason.EOS),
-        1: answer([6], None, StopReason.EOS),
-    }
-
-
-def test_a_row_without_a_request_is_never_done() -> None:
-    rows = ScriptedRows(scored(1), scored(1))
-    rows.leave(0)
-    assert list(rows.step(END, END)) == [1]
-
-
-def test_greedy_search_takes_the_most_probable_token() -> None:
-    [found] = decode(after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.7, EOS: 0.3}}))
-    assert found.token_ids == [A, C]
-    assert found.score == log(0.6, 0.7)
-    assert found.normalized_score == pytest.approx((found.score or 0) / 3)
-    assert found.stop_reason is StopReason.EOS
+    table = always({A: 0.9, B: 0.1})
+    [plain] = decode(table, max_decoding_length=200)
+    [listed] = decode(table, max_decoding_length=200, return_token_scores=True)
+    assert plain.score == listed.score == pytest.approx(math.fsum(listed.token_scores), rel=1e-13)
 
 
 def test_after_a_forced_prefix_the_graphs_own_choice_is_taken() -> None:
@@ -168,41 +70,10 @@ def test_a_sample_that_ends_leaves_and_the_answer_comes_with_the_last_one(top_k:
     assert max(len(one.token_ids) for one in found) + 1 == single.num_steps
 
 
-def test_samples_come_best_first() -> None:
-    scores = [one.normalized_score for one in samples(8)]
-    assert len(set(scores)) > 3
-    assert scores == sorted(scores, reverse=True)
-
-
-def test_equal_seeds_give_equal_samples() -> None:
-    assert samples(4) == samples(4)
-    assert samples(4) != samples(4, seed=8)
-
-
 def test_each_sample_has_its_own_random_numbers() -> None:
     """The number of samples, and when the others end, changes none of them."""
     few, many = samples(2, max_decoding_length=30), samples(9, max_decoding_length=30)
     assert all(sample in many for sample in few)
-
-
-@pytest.mark.parametrize("top_k", [0, 8])
-def test_a_sampled_token_is_the_one_on_which_the_random_number_falls(top_k: int) -> None:
-    random = np.random.default_rng([7, 0])
-    table = always({A: 0.5, B: 0.3, EOS: 0.2})
-    [found] = decode(table, sampling=make_sampling(top_k=top_k), max_decoding_length=30)
-    expected = []
-    while True:
-        number = random.random()
-        if top_k == 0:
-            # In the order of the vocabulary.
-            token = EOS if number < 0.2 else A if number < 0.7 else B
-        else:
-            # The graph lists the top tokens by probability.
-            token = A if number < 0.5 else B if number < 0.8 else EOS
-        if token == EOS:
-            break
-        expected.append(token)
-    assert found.token_ids == expected
 
 
 @pytest.mark.parametrize("top_k", [0, 3])
@@ -226,20 +97,6 @@ def test_a_target_of_maximum_length_has_a_random_number_for_each_token() -> None
     assert found.token_ids == [A if number < 0.5 / 0.8 else B for number in numbers]
 
 
-@pytest.mark.parametrize("more", [{}, {"repetition_penalty": 1.5}], ids=str)
-def test_a_forced_prefix_has_no_scores_and_no_top_tokens(more: dict[str, Any]) -> None:
-    table = after({(C, D): {A: 0.6, B: 0.4}})
-    options = {"prefix": (C, D), "return_token_scores": True, "return_top_tokens": 2}
-    [found] = decode(table, **options, **more)
-    assert found.token_ids == [C, D, A]
-    assert found.token_scores == pytest.approx(
-        [math.nan, math.nan, math.log(0.6), 0], nan_ok=True, abs=1e-6
-    )
-    assert found.score == log(0.6)
-    assert top_tokens_of(found)[:3] == [[], [], [A, B]]
-    assert len(found.top_tokens) == 4
-
-
 def test_the_newest_token_of_a_row_is_the_forced_one() -> None:
     """Streams get the prefix, not what the graph chose."""
     rig = Rig()
@@ -247,49 +104,6 @@ def test_the_newest_token_of_a_row_is_the_forced_one() -> None:
     for token in (C, D, A):
         rig.step()
         assert rig.search.last_token(0) == token
-
-
-def test_temperature_changes_which_tokens_are_sampled_but_not_their_scores() -> None:
-    table = always({EOS: 0.1, A: 0.6, B: 0.3})
-    for temperature in (0.01, 1.0, 50.0):
-        sampling = make_sampling(temperature=temperature)
-        [found] = decode(table, max_decoding_length=6, sampling=sampling, return_token_scores=True)
-        probabilities = {EOS: 0.1, A: 0.6, B: 0.3}
-        end = [EOS] if found.stop_reason is StopReason.EOS else []
-        for token, score in zip([*found.token_ids, *end], found.token_scores, strict=True):
-            assert score == log(probabilities.get(token, MIN_PROBABILITY))
-    [cold] = decode(table, sampling=make_sampling(temperature=0.01), max_decoding_length=6)
-    assert cold.token_ids == [A] * 6
-
-
-def test_sampling_with_top_k_of_one_is_greedy_search() -> None:
-    table = after({(): {A: 0.4, B: 0.35, C: 0.25}, (A,): {D: 0.6, EOS: 0.4}})
-    [sampled] = decode(table, sampling=make_sampling(top_k=1))
-    [greedy] = decode(table)
-    assert sampled.token_ids == greedy.token_ids == [A, D]
-    assert sampled.score == pytest.approx(greedy.score)
-
-
-def test_samples_are_the_same_from_the_graphs_top_tokens_and_from_all_logits() -> None:
-    table = always({EOS: 0.05, A: 0.4, B: 0.3, C: 0.15, D: 0.1})
-    options: dict[str, Any] = {"sampling": make_sampling(top_k=3), "num_hypotheses": 6}
-    top = SingleRequest(table, **options)
-    # A penalty that changes nothing, but needs all logits.
-    every = SingleRequest(table, **options, repetition_penalty=1 + 1e-12)
-    assert (top.rig.cache.num_logits > 0, every.rig.cache.num_logits > 0) == (False, True)
-    for one, other in zip(top.finish(), every.finish(), strict=True):
-        assert one.token_ids == other.token_ids
-        assert one.score == pytest.approx(other.score)
-        assert set(one.token_ids) <= {A, B, C}
-
-
-def test_a_repetition_penalty_applies_to_the_tokens_of_the_row() -> None:
-    table = after({(): {A: 0.6, B: 0.4}, (A,): {A: 0.6, B: 0.4}, (A, B): {A: 0.9, B: 0.1}})
-    [found] = decode(table, repetition_penalty=2.0, return_token_scores=True)
-    # .6² to .4, then .9² to .1²
-    assert found.token_ids == [A, B, A]
-    assert found.token_scores[1] == log(0.4 / (0.6**2 + 0.4))
-    assert found.token_scores[2] == log(0.9**2 / (0.9**2 + 0.1**2))
 
 
 # Only A and B may be generated, each once.
@@ -325,54 +139,6 @@ def test_a_row_ends_below_the_minimum_length_where_no_token_is_left(
         assert all(token in (EOS, A, B) for step in top_tokens_of(one) for token in step)
 
 
-@pytest.mark.parametrize("top_k", [0, 6])
-def test_suppressed_tokens_are_not_sampled(top_k: int) -> None:
-    sampling = make_sampling(temperature=100.0, top_k=top_k)
-    [found] = decode(
-        COIN,
-        sampling=sampling,
-        max_decoding_length=200,
-        min_decoding_length=200,
-        suppressed=((A,), (B, C)),
-    )
-    assert len(found.token_ids) == 200
-    assert EOS not in found.token_ids
-    assert A not in found.token_ids
-    pairs = set(zip(found.token_ids, found.token_ids[1:], strict=False))
-    assert (B, C) not in pairs
-    assert len(pairs) == (VOCABULARY_SIZE - 2) ** 2 - 1
-
-
-def test_samples_of_one_request_end_for_different_reasons() -> None:
-    found = samples(60, end_ids=(B,), stops=("aa",), max_decoding_length=3)
-    reasons = {one.stop_reason for one in found}
-    assert reasons == set(StopReason) - {StopReason.TIME_LIMIT}
-    for one in found:
-        if one.stop_reason is StopReason.STOP_SEQUENCE:
-            assert [A, A] not in (one.token_ids[i : i + 2] for i in range(2))
-            assert one.text_length is not None
-        else:
-            assert one.text_length is None
-            assert B not in one.token_ids
-
-
-def test_the_models_end_token_is_a_plain_token_where_the_request_names_others() -> None:
-    table = after({(): {EOS: 0.9, A: 0.1}, (EOS,): {A: 1.0}, (EOS, A): {B: 1.0}})
-    [found] = decode(table, end_ids=(B,))
-    assert (found.token_ids, found.stop_reason) == ([EOS, A], StopReason.EOS)
-
-
-@pytest.mark.parametrize("top_k", [0, 5])
-def test_top_tokens_do_not_depend_on_which_token_is_sampled(top_k: int) -> None:
-    options: dict[str, Any] = {"return_top_tokens": 2, "min_decoding_length": 9}
-    sampling = make_sampling(top_k=top_k)
-    [found] = decode(COIN, sampling=sampling, return_token_scores=True, **options)
-    assert set(found.token_ids) == {A, B}
-    for step in pairs_of(found):
-        assert step == [(A, log(0.5 / 0.8)), (B, log(0.3 / 0.8))]
-    assert len(found.top_tokens) == len(found.token_scores)
-
-
 def test_a_row_may_leave_a_preferred_prefix() -> None:
     table = after({(): {A: 0.7, B: 0.3}, (B,): {A: 0.9, C: 0.1}, (B, A): {C: 0.6, D: 0.4}})
     [found] = decode(table, prefix=(B, C), prefix_bias_beta=0.4, return_token_scores=True)
@@ -380,67 +146,47 @@ def test_a_row_may_leave_a_preferred_prefix() -> None:
     assert found.token_scores[:3] == [log(0.6 * 0.3 + 0.4), log(0.6 * 0.9), log(0.6)]
 
 
-KINDS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "token scores": {"return_token_scores": True},
-    "top tokens": {"return_top_tokens": 3},
-    "minimum length": {"min_decoding_length": 6},
-    "prefix": {"prefix": (C, D, C)},
-    "own ends": {"end_ids": (A,), "stops": ("bbc",)},
-    "repetition penalty": {"repetition_penalty": 3.0},
-    "few allowed tokens": {"vocabulary": (EOS, A)},
-    "many allowed tokens": {"vocabulary": (EOS, A, C, D)},
-    "sampling": {"sampling": make_sampling(temperature=2.0)},
-    "sampling, top k": {"sampling": make_sampling(top_k=2)},
-    "sampling, preferred prefix": {
-        "sampling": make_sampling(temperature=2.0),
-        "prefix": (C, D, C),
-        "prefix_bias_beta": 0.3,
-    },
-    "sampling, low temperature": {"sampling": make_sampling(temperature=0.4, top_k=7)},
-    "sampling, top p": {"sampling": make_sampling(top_p=0.5, top_k=7, temperature=2.0)},
-    "sampling, min p": {"sampling": make_sampling(min_p=0.5, top_k=7, temperature=2.0)},
-    "sampling, high temperature": {"sampling": make_sampling(temperature=9.0, top_k=7)},
-}
+ENDLESS = always({A: 0.6, B: 0.3, EOS: 0.1})
+FORCED: dict[str, Any] = {"max_decoding_length": 3, "force_end_token": True}
 
 
-def alone(options: dict[str, Any], seed: int) -> str:
-    return repr(decode(random_table(seed), **options))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"return_top_tokens": 2},
+        {"vocabulary": (EOS, A)},
+        {"repetition_penalty": 1.0625},
+        {"suppressed": ((EOS,),)},
+        {"min_decoding_length": 3},
+        {"sampling": make_sampling(top_k=1)},
+        {"sampling": make_sampling(top_p=0.5)},
+        {"prefix": (A, A)},
+        {"end_ids": (C, B)},
+    ],
+    ids=str,
+)
+def test_last_step_of_a_row_gives_the_end_token(options: dict[str, Any]) -> None:
+    [found] = decode(ENDLESS, **FORCED, **options)
+    assert found.token_ids == [A, A]
+    assert found.stop_reason is StopReason.LENGTH
 
 
-def finish(request: Request, rig: Rig, between_steps: Callable[[], None] = lambda: None) -> str:
-    while True:
-        for owner, finished in rig.step().finished:
-            if owner is request:
-                return repr(finished.hypotheses)
-        between_steps()
+def test_end_that_is_forced_adds_nothing_to_the_score() -> None:
+    [found] = decode(ENDLESS, **FORCED, return_token_scores=True)
+    assert found.score == log(0.6, 0.6)
+    assert found.token_scores == [log(0.6), log(0.6)]
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_a_row_that_moves_at_every_step_decodes_as_alone(name: str) -> None:
-    """It takes the slot of another row, and a new row joins in its old slot."""
-    other: dict[str, Any] = {"sampling": make_sampling(1, top_k=3), "prefix": (A, A)}
-    for seed in range(8):
-        rig = Rig(slots=2)
-        rig.join([0], always({F: 1.0}), **other)
-        request = rig.join([1], random_table(seed), **KINDS[name])
-
-        def swap(rig: Rig = rig, request: Request = request) -> None:
-            [source] = [row for row, owner in rig.running.items() if owner is request]
-            rig.leave(1 - source)
-            rig.move(source, 1 - source)
-            rig.join([source], always({F: 1.0}), **other)
-
-        assert finish(request, rig, swap) == alone(KINDS[name], seed)
+def test_target_that_ends_before_is_left_alone() -> None:
+    ending = always({EOS: 0.9, A: 0.1})
+    [found] = decode(ending, **FORCED)
+    assert (found.token_ids, found.stop_reason) == ([], StopReason.EOS)
+    assert found.score == log(0.9)
 
 
-@pytest.mark.parametrize("before", KINDS)
-def test_a_row_in_a_used_slot_decodes_as_alone_whatever_was_there_before(before: str) -> None:
-    for seed, options in enumerate(KINDS.values()):
-        rig = Rig(slots=2)
-        rig.join([0], always({F: 1.0}), **KINDS[before] | {"end_ids": (E,), "stops": ()})
-        rig.join([1], always({F: 1.0}), max_decoding_length=100)
-        rig.step()
-        rig.leave(0)
-        request = rig.join([0], random_table(seed), **options)
-        assert finish(request, rig) == alone(options, seed)
+def test_all_beams_end_with_the_end_token() -> None:
+    found = decode(ENDLESS, **FORCED, beam_size=3, num_hypotheses=3, length_penalty=0.0)
+    assert outputs_of(found) == [[A, A], [A, B], [B, A]]
+    assert [each.score for each in found] == [log(0.6, 0.6), log(0.6, 0.3), log(0.3, 0.6)]
+    assert {each.stop_reason for each in found} == {StopReason.LENGTH}

@@ -1,5 +1,4 @@
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,11 +15,6 @@ from seqserve_server.engine.decoding.sampling import (
     weights_of,
 )
 from seqserve_server.engine.packing import Array
-
-# Critical values of the chi-square test by degrees of freedom: 1 in 1000 samples of the right
-# distribution exceeds them. NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.4.
-CRITICAL = [0.0, 10.828, 13.816, 16.266, 18.467, 20.515, 22.458, 24.322, 26.125, 27.877, 29.588]
-NUM_SAMPLES = 10_000
 
 LOGITS = np.array([1.5, -1.0, 0.0, 2.0, 0.5, -0.5, 1.0, -3.0, 1.75, 0.25], np.float32)
 
@@ -77,35 +71,6 @@ def probabilities(logits: list[float], sampling: Sampling) -> dict[int, float]:
     return {token: shares[token] / rest for token in stay}
 
 
-@pytest.mark.parametrize(
-    ("sampling", "count"),
-    [
-        (make_sampling(), 10),
-        (make_sampling(temperature=0.5), 10),
-        (make_sampling(temperature=3.0), 10),
-        (make_sampling(top_k=4), 4),
-        (make_sampling(top_p=0.8), 4),
-        (make_sampling(min_p=0.2), 5),
-        (make_sampling(temperature=2.0, top_k=8, top_p=0.9, min_p=0.3), 7),
-    ],
-    ids=str,
-)
-def test_tokens_are_sampled_as_often_as_they_are_probable(sampling: Sampling, count: int) -> None:
-    random = np.random.default_rng(20)
-    # All samples at once, each as a row.
-    logits = np.tile(LOGITS, (NUM_SAMPLES, 1))
-    found = sample_rows(logits, [sampling] * NUM_SAMPLES, random.random(NUM_SAMPLES))
-    counts = Counter(found)
-    shares = probabilities(LOGITS.tolist(), sampling)
-    assert len(shares) == count
-    assert set(counts) <= set(shares), "a token was sampled that does not stay"
-    expected = {token: NUM_SAMPLES * share for token, share in shares.items()}
-    statistic = math.fsum(
-        (counts[token] - number) ** 2 / number for token, number in expected.items()
-    )
-    assert statistic < CRITICAL[len(shares) - 1]
-
-
 rows_of_logits = st.lists(
     st.floats(-30, 30, width=32, allow_subnormal=False) | st.sampled_from([0.0, 1.0, -1e30]),
     min_size=1,
@@ -154,22 +119,6 @@ def test_top_p_sorts_all_tokens_only_where_the_most_probable_are_not_enough() ->
 
 
 @pytest.mark.parametrize(
-    "sampling",
-    [
-        make_sampling(),
-        make_sampling(min_p=0.1),
-        make_sampling(top_k=400),
-        make_sampling(top_p=1 - 1e-9),
-    ],
-    ids=str,
-)
-def test_all_tokens_may_be_sampled_where_no_option_excludes_one(sampling: Sampling) -> None:
-    flat, numbers = np.zeros((300, 300), np.float32), (np.arange(300) + 0.5) / 300
-    found = sample_rows(flat, [sampling] * 300, numbers)
-    assert sorted(found) == list(range(300))
-
-
-@pytest.mark.parametrize(
     "sampling", [make_sampling(top_k=3), make_sampling(top_k=3, top_p=0.5)], ids=str
 )
 def test_top_k_sorts_no_more_than_stay(sampling: Sampling) -> None:
@@ -209,21 +158,16 @@ def test_among_equals_the_lower_token_id_stays() -> None:
     assert staying(level, make_sampling(top_k=4))[0] == [1, 2, 3, 0]
 
 
-def test_suppressed_tokens_are_not_sampled_at_any_temperature() -> None:
-    masked = LOGITS.copy()
-    masked[[0, 3, 9]] -= np.float32(1e30)
-    hot = make_sampling(temperature=1000.0)
-    found = {sample_one(masked, hot, number) for number in np.linspace(0, 1, 500)}
-    assert found == {1, 2, 4, 5, 6, 7, 8}
-
-
 @pytest.mark.parametrize(
     ("number", "token"), [(0.0, 1), (0.2499, 1), (0.25, 2), (0.9999, 4), (1 - 2**-53, 4)]
 )
-def test_a_random_number_falls_on_the_tokens_in_their_order(number: float, token: int) -> None:
+@pytest.mark.parametrize("top_k", [0, 4])
+def test_a_random_number_falls_on_the_tokens_in_their_order(
+    number: float, token: int, top_k: int
+) -> None:
     """Four tokens of a quarter each, between two suppressed ones."""
     level = np.array([-1e30, 0, 0, 0, 0, -1e30], np.float32)
-    assert sample_one(level, make_sampling(), number) == token
+    assert sample_one(level, make_sampling(top_k=top_k), number) == token
 
 
 @settings(deadline=None, max_examples=40)
@@ -256,18 +200,6 @@ def test_rows_sampled_together_get_the_tokens_of_each_alone(
         np.testing.assert_array_equal(together[row, : own.shape[1]], alone[0])
         assert not together[row, own.shape[1] :].any()
         assert columns[row] == sample(own, params_of(sampling), numbers[row : row + 1])[0]
-
-
-def test_parameters_of_some_rows_come_in_the_order_asked_for() -> None:
-    samplings = [
-        Sampling(0.5, 3, 0.9, 0.1, 0),
-        Sampling(2.0, 0, 0.8, 0.2, 0),
-        Sampling(3.0, 1, 0.7, 0.3, 0),
-    ]
-    params = params_of(*samplings)
-    some = params.of(np.array([2, 0]))
-    assert [array.tolist() for array in some] == [[3.0, 0.5], [1, 3], [0.7, 0.9], [0.3, 0.1]]
-    assert params.top_k[1] > 10**9, "top_k 0 is no bound"
 
 
 @pytest.mark.parametrize(

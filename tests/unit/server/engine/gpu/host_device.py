@@ -8,12 +8,17 @@ import ctypes
 import math
 import threading
 import weakref
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from seqserve_server.artifact.manifest import Manifest
+from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.device import Device
+from seqserve_server.engine.gpu.runtime import DeviceRuntime
+from seqserve_server.engine.runtime import Runtime
 
 _GARBAGE = 0xFF
 """Bytes that are NaN as floats, and no token as integers."""
@@ -83,3 +88,12 @@ class HostDevice(Device):
         self, *, has_stream: bool = True, records: bool = False, plans: bool = True
     ) -> tuple[str, dict[str, str]]:
         return "CPUExecutionProvider", {}
+
+
+def on_device(folder: Path) -> tuple[DeviceRuntime, HostDevice]:
+    device = HostDevice()
+    return DeviceRuntime(folder, Manifest.load(folder), Provider.CPU, device), device
+
+
+def on_host(folder: Path) -> Runtime:
+    return Runtime(folder, Manifest.load(folder), Provider.CPU, threads=1)

@@ -23,10 +23,14 @@ from seqserve_server.engine.gpu.cuda import take_gpu
 from seqserve_server.engine.gpu.runtime import open_runtime
 from seqserve_server.engine.session import check_provider, open_session
 
-_CALL = "core/providers/cuda/cuda_call.cc:146 [with ERRTYPE = cudaError; bool THRW = true]"
-_PLACE = (
-    "; GPU=-1 ; hostname=vm ; file=cuda_execution_provider.cc ; line=355 ; expr=cudaSetDevice()"
-)
+
+def _said(text: str) -> str:
+    return (
+        f"core/providers/cuda/cuda_call.cc:146 [with ERRTYPE = cudaError; bool THRW = true] {text} "
+        "; GPU=-1 ; hostname=vm ; file=cuda_execution_provider.cc ; line=355 ; expr=cudaSetDevice()"
+    )
+
+
 _ARENA = (
     "Non-zero status code returned while running Gemm node. Name:'node_linear' Status Message:"
     " bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool)"
@@ -34,7 +38,7 @@ _ARENA = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def has_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets ONNX Runtime be built with CUDA, and lets a driver be there."""
     providers = ["CUDAExecutionProvider", "CPUExecutionProvider"]
@@ -44,8 +48,7 @@ def has_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def open_decoder(folder: Path) -> None:
-    manifest = Manifest.load(folder)
-    open_session(folder, "decoder.onnx", manifest, Provider.CUDA, threads=1)
+    open_session(folder, "decoder.onnx", Manifest.load(folder), Provider.CUDA, threads=1)
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -55,7 +58,6 @@ def fails(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
 
 
-@pytest.mark.usefixtures("has_cuda")
 def test_a_machine_without_a_driver_is_told_so_before_any_graph_is_opened(
     tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +71,6 @@ def test_a_machine_without_a_driver_is_told_so_before_any_graph_is_opened(
         open_runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CUDA, threads=1)
 
 
-@pytest.mark.usefixtures("has_cuda")
 def test_the_first_missing_library_is_named_and_nothing_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,51 +86,46 @@ def test_the_first_missing_library_is_named_and_nothing_is_printed(
     assert capsys.readouterr() == ("", "")
 
 
+_FULL = "the memory of the GPU is full: load fewer models or versions, or take fewer workers"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (
-            f"{_CALL} CUDA failure 100: no CUDA-capable device is detected {_PLACE}",
-            "provider cuda: no CUDA-capable device is detected; see nvidia-smi, and give a"
-            " container its GPUs: --gpus all",
+            _said("CUDA failure 100: no CUDA-capable device is detected"),
+            "no CUDA-capable device is detected; see nvidia-smi, and give a container its GPUs:"
+            " --gpus all",
         ),
         (
-            f"{_CALL} CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"
-            f" {_PLACE}",
-            "provider cuda: CUDA driver version is insufficient for CUDA runtime version; install a"
-            " newer driver, or an older onnxruntime-gpu",
+            _said("CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"),
+            "CUDA driver version is insufficient for CUDA runtime version; install a newer driver,"
+            " or an older onnxruntime-gpu",
+        ),
+        (_said("CUDA failure 2: out of memory"), f"out of memory; {_FULL}"),
+        (
+            _said("CUDNN failure 1001: CUDNN_STATUS_NOT_INITIALIZED"),
+            "CUDNN_STATUS_NOT_INITIALIZED; CUDNN failure 1001",
         ),
         (
-            f"{_CALL} CUDA failure 2: out of memory {_PLACE}",
-            "provider cuda: out of memory; the memory of the GPU is full: load fewer models or"
-            " versions, or take fewer workers",
+            _said("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED"),
+            "CUBLAS_STATUS_ALLOC_FAILED; CUBLAS failure 3",
         ),
         (
             _ARENA,
-            "provider cuda: Failed to allocate memory for requested buffer of size 939524096; the"
-            " memory of the GPU is full: load fewer models or versions, or take fewer workers",
-        ),
-        (
-            f"{_CALL} CUDNN failure 1001: CUDNN_STATUS_NOT_INITIALIZED {_PLACE}",
-            "provider cuda: CUDNN_STATUS_NOT_INITIALIZED; CUDNN failure 1001",
-        ),
-        (
-            f"{_CALL} CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED {_PLACE}",
-            "provider cuda: CUBLAS_STATUS_ALLOC_FAILED; CUBLAS failure 3",
+            f"Failed to allocate memory for requested buffer of size 939524096; {_FULL}",
         ),
     ],
 )
-@pytest.mark.usefixtures("has_cuda")
 def test_a_failure_of_cuda_is_one_sentence_with_its_remedy(
     tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
 ) -> None:
     fails(monkeypatch, text)
     with pytest.raises(ProviderError) as raised:
         open_decoder(tiny_artifact)
-    assert str(raised.value) == said
+    assert str(raised.value) == f"provider cuda: {said}"
 
 
-@pytest.mark.usefixtures("has_cuda")
 def test_a_graph_that_is_refused_is_no_failure_of_cuda(
     tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +134,6 @@ def test_a_graph_that_is_refused_is_no_failure_of_cuda(
         open_decoder(tiny_artifact)
 
 
-@pytest.mark.usefixtures("has_cuda")
 def test_a_session_that_fell_back_to_the_cpu_is_refused(
     tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +154,6 @@ def test_a_session_that_fell_back_to_the_cpu_is_refused(
         open_decoder(tiny_artifact)
 
 
-@pytest.mark.usefixtures("has_cuda")
 def test_the_library_of_arrays_is_named_where_it_is_missing(
     tiny_fp16_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +185,6 @@ def test_a_process_sees_one_gpu(
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == taken
 
 
-@pytest.mark.usefixtures("has_cuda")
 def test_weights_that_do_not_fit_are_no_matter_of_slots(
     tiny_fp16_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,13 +4,10 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from tests.unit.server.engine.gpu.host_device import HostDevice
+from tests.unit.server.engine.gpu.host_device import on_device
 
-from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu import encoder
 from seqserve_server.engine.gpu.encoder import shape_of, shapes
-from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.packing import CrossKV
 
 
@@ -24,7 +21,7 @@ def test_sources_of_a_filled_group_are_encoded_as_alone(
     request: pytest.FixtureRequest, artifact: str
 ) -> None:
     folder: Path = request.getfixturevalue(artifact)
-    runtime = DeviceRuntime(folder, Manifest.load(folder), Provider.CPU, HostDevice())
+    runtime = on_device(folder)[0]
     draw, longest = random.Random(4), runtime.manifest.limits.max_source_length
     groups = [
         [[*(draw.randrange(4, 90) for _ in range(draw.randrange(11))), 2] for _ in range(count)]
@@ -48,7 +45,7 @@ def test_a_group_whose_shape_could_not_be_recorded_is_encoded_as_it_is(
         raise RuntimeError("CUDA failure 901: operation failed due to a previous error")
 
     monkeypatch.setattr(encoder, "recorded", fail)
-    runtime = DeviceRuntime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, HostDevice())
+    runtime = on_device(tiny_artifact)[0]
     wanted = of_source(runtime.encode([[5, 6, 2]]), 0)
     runtime.warm_up()
     np.testing.assert_array_equal(of_source(runtime.encode([[5, 6, 2]]), 0), wanted)
@@ -57,7 +54,7 @@ def test_a_group_whose_shape_could_not_be_recorded_is_encoded_as_it_is(
 def test_a_recording_is_played_back_in_its_thread_alone(
     tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime = DeviceRuntime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, HostDevice())
+    runtime = on_device(tiny_artifact)[0]
     Thread(target=runtime.warm_up).run()
     plans = runtime._device_encoder._plans
     assert plans

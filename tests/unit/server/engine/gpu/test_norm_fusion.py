@@ -7,14 +7,10 @@ import pytest
 from onnx import TensorProto, helper
 from tests.device_requests import WAYS, decode
 from tests.unit.server.engine.gpu.halved_artifact import halved_artifact
-from tests.unit.server.engine.gpu.host_device import HostDevice
+from tests.unit.server.engine.gpu.host_device import on_device, on_host
 
-from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.graphs import fuse_norms
-from seqserve_server.engine.gpu.runtime import DeviceRuntime
 from seqserve_server.engine.graph_messages import MODEL
-from seqserve_server.engine.runtime import Runtime
 
 
 def fused(data: bytes) -> bytes:
@@ -81,9 +77,9 @@ def test_an_rms_norm_becomes_one_node_that_computes_the_same(tmp_path: Path) -> 
     assert norms == after.count("SimplifiedLayerNormalization") == 7
     assert not {"Pow", "ReduceMean", "Sqrt", "Reciprocal"}.intersection(after)
     requests = [([5, 6, 7, 2], WAYS["greedy"]), ([9, 2], WAYS["beam"]), ([8, 2], WAYS["prefix"])]
-    manifest = Manifest.load(folder)
-    on_host = decode(Runtime(folder, manifest, Provider.CPU, threads=1), folder, requests, 6)
-    device = DeviceRuntime(folder, manifest, Provider.CPU, HostDevice())
-    for mine, theirs in zip(decode(device, folder, requests, 6), on_host, strict=True):
+    answers = [
+        decode(runtime, folder, requests, 6) for runtime in (on_device(folder)[0], on_host(folder))
+    ]
+    for mine, theirs in zip(*answers, strict=True):
         assert mine.best.token_ids == theirs.best.token_ids
         assert mine.best.score == pytest.approx(theirs.best.score, abs=0.01)

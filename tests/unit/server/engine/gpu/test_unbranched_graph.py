@@ -6,13 +6,9 @@ import pytest
 from tests.device_requests import WAYS, decode
 from tests.graph_nodes import nodes_of
 from tests.unit.server.engine.gpu.halved_artifact import halved_artifact
-from tests.unit.server.engine.gpu.host_device import HostDevice
+from tests.unit.server.engine.gpu.host_device import on_device, on_host
 
-from seqserve_server.artifact.manifest import Manifest
-from seqserve_server.contract.limits import Provider
 from seqserve_server.engine.gpu.graphs import CHOSEN, PLAIN, SCORED, End, unbranched_graph
-from seqserve_server.engine.gpu.runtime import DeviceRuntime
-from seqserve_server.engine.runtime import Runtime
 
 ARTIFACTS = ["tiny_artifact", "tiny_fp16_artifact", "tiny_ssru_artifact"]
 ENDS = {"plain": PLAIN, "chosen": CHOSEN, "scored": SCORED}
@@ -66,8 +62,8 @@ def test_biases_of_positions_need_no_number_of_the_host(tmp_path: Path) -> None:
     assert "target_positions" in {value.name for value in graph.input}
     readers = [node.op_type for node in graph.node if "max_length" in node.input]
     assert set(readers) == {"GroupQueryAttention"}
-    device = DeviceRuntime(folder, Manifest.load(folder), Provider.CPU, HostDevice())
-    host = Runtime(folder, device.manifest, Provider.CPU, threads=1)
+    device = on_device(folder)[0]
+    host = on_host(folder)
     requests = [(source, way) for source in ([5, 6, 7, 2], [9, 2]) for way in WAYS.values()]
     mine, theirs = (decode(runtime, folder, requests, 7) for runtime in (device, host))
     # Tokens of random weights may tie.

@@ -1,15 +1,15 @@
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.unit.server.engine.idle import assert_idle
 from tests.unit.server.engine.requests import generation, scoring
 
-from seqserve_server.contract.errors import Bound, Draining, QueueFull
+from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TargetScored
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority
 from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW
 from seqserve_server.engine.queue.score_queue import MAX_SCORE_BATCH, ScoreQueue
 from seqserve_server.engine.request import Request, RequestState
@@ -28,10 +28,21 @@ def answer(**more: Any) -> Request:
     return generation([5, EOS], OPTIONS, answer=ANSWER, **more)
 
 
+@pytest.fixture
+def waiting() -> ScoreQueue:
+    return ScoreQueue(QueueLimits(max_queue=99))
+
+
 def submitted(waiting: ScoreQueue, *requests: Request) -> list[Request]:
     for request in requests:
         waiting.submit(request)
     return list(requests)
+
+
+def refusal(waiting: ScoreQueue, *requests: Request) -> QueueFull:
+    with pytest.raises(QueueFull) as full:
+        submitted(waiting, *requests)
+    return full.value
 
 
 def taken(waiting: ScoreQueue) -> list[Request]:
@@ -42,8 +53,7 @@ def finish(waiting: ScoreQueue, requests: list[Request]) -> None:
     waiting.finish([(request, TargetScored([], [])) for request in requests])
 
 
-def test_scores_go_together_and_attention_alone() -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=99))
+def test_scores_go_together_and_attention_alone(waiting: ScoreQueue) -> None:
     scores = submitted(waiting, *(target() for _ in range(MAX_SCORE_BATCH + 2)))
     shown = submitted(waiting, target(wants_attention=True), target(wants_attention=True))
     last = submitted(waiting, target())
@@ -53,35 +63,14 @@ def test_scores_go_together_and_attention_alone() -> None:
     assert waiting.queue_depth == 0 and taken(waiting) == []
 
 
-def test_clients_are_served_in_turn() -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=99))
-    flood = submitted(waiting, *(target("loud") for _ in range(2 * MAX_SCORE_BATCH)))
-    [quiet] = submitted(waiting, target("quiet"))
-    first = taken(waiting)
-    assert quiet in first[:2] and set(first) < {quiet, *flood}
-
-
-def test_low_priority_is_served_last() -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=9))
-    low, normal = target(priority=Priority.LOW), target()
-    submitted(waiting, low, normal)
-    assert (waiting.queue_depth, waiting.low_queue_depth) == (2, 1)
-    assert taken(waiting) == [normal, low]
-
-
 def test_bounds_are_those_of_any_queue() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=4, max_queue_tokens=12, caller_share=0.5))
     submitted(waiting, target("a"), target("a"))
-    with pytest.raises(QueueFull) as full:
-        submitted(waiting, target("a"), target("a"))
-    assert full.value.bound is Bound.CALLER and full.value.retry_after_s > 0
-    with pytest.raises(QueueFull) as full:
-        submitted(waiting, target("b", length=11))
-    assert full.value.bound is Bound.TOKENS
+    refused = refusal(waiting, target("a"), target("a"))
+    assert refused.bound is Bound.CALLER and refused.retry_after_s > 0
+    assert refusal(waiting, target("b", length=11)).bound is Bound.TOKENS
     submitted(waiting, target("b"))
-    with pytest.raises(QueueFull) as full:
-        submitted(waiting, target("c"), target("d"))
-    assert full.value.bound is Bound.LENGTH
+    assert refusal(waiting, target("c"), target("d")).bound is Bound.LENGTH
 
 
 def test_answers_go_first_and_are_not_bounded() -> None:
@@ -94,8 +83,7 @@ def test_answers_go_first_and_are_not_bounded() -> None:
     assert taken(waiting) == targets
 
 
-def test_targets_are_not_starved_by_answers() -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=9))
+def test_targets_are_not_starved_by_answers(waiting: ScoreQueue) -> None:
     [scored] = submitted(waiting, target())
     runs = 0
     while True:
@@ -110,8 +98,7 @@ def test_targets_are_not_starved_by_answers() -> None:
     assert taken(waiting) != [scored]
 
 
-def test_waiting_requests_can_be_cancelled() -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=9))
+def test_waiting_requests_can_be_cancelled(waiting: ScoreQueue) -> None:
     gone, kept = submitted(waiting, target(), target())
     [answered] = submitted(waiting, answer())
     for request in (gone, answered):
@@ -124,30 +111,23 @@ def test_waiting_requests_can_be_cancelled() -> None:
     assert not waiting.cancel(target()), "it never was here"
 
 
-def test_stop_returns_waiting_requests_and_admits_no_more() -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=9))
-    left = submitted(waiting, target(), answer())
-    assert set(waiting.stop()) == set(left)
-    assert waiting.stopped and waiting.stop() == []
-    assert taken(waiting) == []
-    with pytest.raises(Draining):
-        waiting.submit(target())
-
-
-@pytest.mark.parametrize("comes", ["target", "answer", "end"])
-def test_waiting_scorer_is_woken(comes: str) -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=9))
+@pytest.mark.parametrize(
+    ("wake", "requests"),
+    [
+        pytest.param(lambda waiting: waiting.submit(target()), 1, id="target"),
+        pytest.param(lambda waiting: waiting.submit(answer()), 1, id="answer"),
+        pytest.param(ScoreQueue.stop, 0, id="end"),
+    ],
+)
+def test_waiting_scorer_is_woken(
+    waiting: ScoreQueue, wake: Callable[[ScoreQueue], object], requests: int
+) -> None:
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(len(waiting.take(PATIENCE_S))))
     thread.start()
-    if comes == "target":
-        waiting.submit(target())
-    elif comes == "answer":
-        waiting.submit(answer())
-    else:
-        waiting.stop()
+    wake(waiting)
     thread.join(PATIENCE_S)
-    assert found == [comes != "end"]
+    assert found == [requests]
 
 
 class Clocked:
@@ -165,11 +145,6 @@ class Clocked:
         )
         return requests
 
-    def refusal(self, request: Request) -> QueueFull:
-        with pytest.raises(QueueFull) as full:
-            self.waiting.submit(request)
-        return full.value
-
 
 @pytest.mark.parametrize("together", [1, 4, MAX_SCORE_BATCH])
 def test_wait_is_estimated_from_the_duration_of_passes(together: int) -> None:
@@ -182,7 +157,7 @@ def test_wait_is_estimated_from_the_duration_of_passes(together: int) -> None:
     # As many as two and a half passes serve.
     most = int(2.5 * together) + 1
     submitted(clocked.waiting, *(target(f"new {n}") for n in range(most)))
-    refused = clocked.refusal(target("another"))
+    refused = refusal(clocked.waiting, target("another"))
     assert refused.bound is Bound.WAIT
     assert refused.retry_after_s == pytest.approx(most / together)
 
@@ -197,7 +172,7 @@ def test_answers_between_passes_are_part_of_the_wait() -> None:
     submitted(clocked.waiting, target("busy"))
     taken(clocked.waiting)
     submitted(clocked.waiting, target("a"), target("b"))
-    assert clocked.refusal(target("c")).retry_after_s == pytest.approx(4.0)
+    assert refusal(clocked.waiting, target("c")).retry_after_s == pytest.approx(4.0)
 
 
 def test_idle_time_is_not_part_of_the_wait() -> None:
@@ -211,11 +186,10 @@ def test_idle_time_is_not_part_of_the_wait() -> None:
     # The time before a request arrives is not part of its wait.
     clocked.now_s += 0.5
     submitted(clocked.waiting, target("a"), target("b"), target("c"))
-    assert clocked.refusal(target("d")).retry_after_s == pytest.approx(3.0)
+    assert refusal(clocked.waiting, target("d")).retry_after_s == pytest.approx(3.0)
 
 
-def test_clients_that_have_left_are_forgotten() -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=9))
+def test_clients_that_have_left_are_forgotten(waiting: ScoreQueue) -> None:
     first, second, third = submitted(
         waiting, target("a"), target("b"), target("c", wants_attention=True)
     )

@@ -1,11 +1,12 @@
 from collections import Counter
+from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.engine.idle import is_empty
+from tests.unit.server.engine.requests import queued
 
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.queue.turns import Turns
 from seqserve_server.engine.request import Request
 
@@ -13,17 +14,14 @@ CLIENTS = ["a", "b", "c", "d"]
 FLOWS = ["1", "2", "3"]
 MAX_LENGTH = 20
 SENT = st.lists(
-    st.tuples(st.sampled_from(CLIENTS), st.sampled_from(FLOWS), st.integers(1, MAX_LENGTH)),
+    st.builds(
+        queued,
+        st.integers(1, MAX_LENGTH),
+        caller=st.sampled_from(CLIENTS),
+        flow=st.sampled_from(FLOWS),
+    ),
     max_size=40,
 )
-
-
-def request(client: str, flow: str = "", length: int = 3) -> Request:
-    """Makes a request whose work is twice its length."""
-    options = DecodingOptions(max_decoding_length=99)
-    return Request(
-        GenerateSpec(source=[4] * length, options=options, client_id=client, flow_id=flow)
-    )
 
 
 def client_of(one: Request) -> str:
@@ -55,37 +53,35 @@ def served_before(turns: Turns, newest: Request) -> list[Request]:
     return before
 
 
-@given(SENT, st.integers(0, 40))
-def test_new_client_waits_for_at_most_one_request_of_each_other_client(
-    sent: list[tuple[str, str, int]], served: int
-) -> None:
-    turns = filled([request(*each) for each in sent])
-    for _ in range(min(served, len(turns))):
+@st.composite
+def turns_after_a_while(draw: st.DrawFn) -> Turns:
+    """Draws turns of requests of which some have been served."""
+    turns = filled(draw(SENT))
+    for _ in range(draw(st.integers(0, len(turns)))):
         serve(turns)
-    before = served_before(turns, request("newcomer"))
+    return turns
+
+
+@given(turns_after_a_while())
+def test_new_client_waits_for_at_most_one_request_of_each_other_client(turns: Turns) -> None:
+    before = served_before(turns, queued(caller="newcomer"))
     assert max(Counter(map(client_of, before)).values(), default=0) <= 1
 
 
-@given(SENT, st.integers(0, 40))
+@given(turns_after_a_while())
 def test_new_flow_waits_for_at_most_one_request_of_each_other_flow_of_its_client(
-    sent: list[tuple[str, str, int]], served: int
+    turns: Turns,
 ) -> None:
-    turns = filled([request(*each) for each in sent])
-    for _ in range(min(served, len(turns))):
-        serve(turns)
-    before = served_before(turns, request("a", "newcomer"))
+    before = served_before(turns, queued(caller="a", flow="newcomer"))
     flows = Counter(flow_of(one) for one in before if client_of(one) == "a")
     assert max(flows.values(), default=0) <= 1
 
 
-@given(SENT, st.integers(0, 40), st.sampled_from(CLIENTS), st.sampled_from(FLOWS))
+@given(turns_after_a_while(), st.sampled_from(CLIENTS), st.sampled_from(FLOWS))
 def test_work_before_a_request_is_estimated_to_one_request_of_each_other_flow(
-    sent: list[tuple[str, str, int]], served: int, client: str, flow: str
+    turns: Turns, client: str, flow: str
 ) -> None:
-    turns = filled([request(*each) for each in sent])
-    for _ in range(min(served, len(turns))):
-        serve(turns)
-    newest = request(client, flow)
+    newest = queued(caller=client, flow=flow)
     estimate = turns.work_before(newest)
     true = sum(one.spec.work for one in served_before(turns, newest))
     assert abs(estimate - true) <= 2 * MAX_LENGTH * (len(CLIENTS) + len(FLOWS))
@@ -97,62 +93,49 @@ def test_work_before_a_request_is_exact_but_for_ties_where_all_are_of_one_size(
 ) -> None:
     turns = filled(
         [
-            *(request("a", "1") for _ in range(own)),
-            *(request("a", "2") for _ in range(same_client)),
-            *(request("b") for _ in range(other)),
+            *(queued(caller="a", flow="1") for _ in range(own)),
+            *(queued(caller="a", flow="2") for _ in range(same_client)),
+            *(queued(caller="b") for _ in range(other)),
         ]
     )
-    newest = request("a", "1")
+    newest = queued(caller="a", flow="1")
     estimate = turns.work_before(newest)
     true = sum(one.spec.work for one in served_before(turns, newest))
     # Of those that start at the same time either may be first, in the client and among clients.
     assert 0 <= estimate - true <= 3 * newest.spec.work
 
 
-@given(SENT)
-def test_waiting_clients_get_equal_shares_of_work(sent: list[tuple[str, str, int]]) -> None:
-    turns = filled([request(*each) for each in sent])
-    clients = {client for client, _, _ in sent}
-    done: Counter[str] = Counter()
-    while {client_of(one) for one in turns} == clients and len(clients) > 1:
-        one = serve(turns)
-        done[client_of(one)] += one.spec.work
-        shares = [done[client] for client in clients]
-        assert max(shares) - min(shares) <= 4 * MAX_LENGTH
-
-
-@given(SENT)
-def test_waiting_flows_of_a_client_get_equal_shares_of_its_work(
-    sent: list[tuple[str, str, int]],
+@pytest.mark.parametrize("owner_of", [client_of, flow_of])
+@given(sent=SENT)
+def test_waiting_clients_and_flows_of_a_client_get_equal_shares_of_work(
+    owner_of: Callable[[Request], object], sent: list[Request]
 ) -> None:
-    turns = filled([request("a", flow, length) for _, flow, length in sent])
-    flows = {("a", flow) for _, flow, _ in sent}
-    done: Counter[tuple[str, str]] = Counter()
-    while {flow_of(one) for one in turns} == flows and len(flows) > 1:
+    turns = filled([one for one in sent if owner_of is client_of or client_of(one) == "a"])
+    owners = {owner_of(one) for one in turns}
+    done: Counter[object] = Counter()
+    while {owner_of(one) for one in turns} == owners and len(owners) > 1:
         one = serve(turns)
-        done[flow_of(one)] += one.spec.work
-        shares = [done[flow] for flow in flows]
+        done[owner_of(one)] += one.spec.work
+        shares = [done[owner] for owner in owners]
         assert max(shares) - min(shares) <= 4 * MAX_LENGTH
 
 
 @given(SENT)
-def test_requests_of_one_flow_are_served_in_order(sent: list[tuple[str, str, int]]) -> None:
-    requests = [request(*each) for each in sent]
-    turns = filled(requests)
+def test_requests_of_one_flow_are_served_in_order(sent: list[Request]) -> None:
+    turns = filled(sent)
     order = list(turns)
-    assert [serve(turns) for _ in requests] == order, "the order is known before"
-    for flow in {flow_of(one) for one in requests}:
+    assert [serve(turns) for _ in sent] == order, "the order is known before"
+    for flow in {flow_of(one) for one in sent}:
         assert [one for one in order if flow_of(one) == flow] == [
-            one for one in requests if flow_of(one) == flow
+            one for one in sent if flow_of(one) == flow
         ]
 
 
 @given(SENT, st.data())
 def test_order_has_each_request_once_after_others_have_left_or_come_again(
-    sent: list[tuple[str, str, int]], data: st.DataObject
+    sent: list[Request], data: st.DataObject
 ) -> None:
-    waiting = [request(*each) for each in sent]
-    turns = filled(waiting)
+    waiting, turns = sent.copy(), filled(sent)
     while waiting:
         order = list(turns)
         assert len(order) == len(waiting) and set(order) == set(waiting)
@@ -164,17 +147,15 @@ def test_order_has_each_request_once_after_others_have_left_or_come_again(
             turns.leave(gone)
             waiting.remove(gone)
             if data.draw(st.booleans()):
-                back = request(*flow_of(gone), length=1)
+                back = queued(1, caller=client_of(gone), flow=gone.spec.flow_id)
                 turns.add(back)
                 waiting.append(back)
     assert not len(turns) and turns.work == 0
 
 
 @given(SENT, st.data())
-def test_clients_without_requests_are_forgotten(
-    sent: list[tuple[str, str, int]], data: st.DataObject
-) -> None:
-    turns = filled([request(*each) for each in sent])
+def test_clients_without_requests_are_forgotten(sent: list[Request], data: st.DataObject) -> None:
+    turns = filled(sent)
     while len(turns):
         one = data.draw(st.sampled_from(list(turns)))
         if data.draw(st.booleans()):
@@ -186,14 +167,14 @@ def test_clients_without_requests_are_forgotten(
 
 
 def test_a_client_whose_request_runs_has_saved_up_no_turns() -> None:
-    turns = filled([request("idle")])
+    turns = filled([queued(caller="idle")])
     serve(turns)
     for _ in range(8):
-        turns.add(request("busy"))
+        turns.add(queued(caller="busy"))
     for _ in range(4):
         serve(turns)
     for _ in range(4):
-        turns.add(request("idle"))
+        turns.add(queued(caller="idle"))
     order = [client_of(serve(turns)) for _ in range(len(turns))]
     assert Counter(order[:4]) == {"idle": 2, "busy": 2}
     assert Counter(order) == {"idle": 4, "busy": 4}
