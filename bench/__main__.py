@@ -8,8 +8,9 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,111 +35,97 @@ class _Part:
     """
 
     text: str
-    scenario: str
-    measure: str = "measure"
-    """Function that takes rounds and returns numbers."""
-    tables: str = "tables"
-    """Function that lays the numbers out, of another module of scenarios if it names one."""
-    is_apart: bool = False
-    """Whether it runs only if it is named."""
-
-    def function(self, name: str) -> Callable[..., Any]:
-        module, _, name = name.rpartition(".")
-        scenario = import_module(f"bench.scenarios.{module or self.scenario}")
-        return getattr(scenario, name)  # type: ignore[no-any-return]
+    measure: str
+    """Function that takes rounds and returns numbers, after the name of its module."""
+    tables: str = ""
+    """Function that lays the numbers out; if empty, ``tables`` of the same module."""
+    has_plan: bool = False
+    """Whether it takes its module's Plan, whose fields are options of the command line."""
 
     def numbers(self, options: argparse.Namespace) -> Iterator[Any]:
-        measure = self.function(self.measure)
-        if self.scenario == "gpu":
-            cases = [self.function("gpu_cases.Case").parse(text) for text in options.cases]  # type: ignore[attr-defined]
-            plan = self.function("Plan")(
-                device=options.device,
-                max_s=options.max_seconds,
-                rounds=options.rounds,
-                cases=cases or self.function("gpu_cases.CASES"),
-                folder=options.folder / "gpu",
-            )
-            yield from measure(plan)
-        elif self.measure != "measure_start" and self.scenario in ("scaling", "fronts"):
-            names = ["rounds", "turn_s", "fronts", "callers"]
-            facts = {name: getattr(options, name) for name in names}
-            if self.scenario == "scaling":
-                layouts = [self.function("Layout").parse(text) for text in options.layouts]  # type: ignore[attr-defined]
-                facts |= {"layouts": layouts, "folder": options.folder / "scaling"}
-            yield from measure(self.function("Plan")(**facts))
-        else:
-            numbers = measure(options.rounds)
-            yield from numbers if isinstance(numbers, Iterator) else [numbers]
+        module = self.measure.partition(".")[0]
+        taken: Any = options.rounds
+        if self.has_plan:
+            plan = _function(f"{module}.Plan")
+            given = vars(options) | {"folder": options.folder / module}
+            names = [field.name for field in fields(plan) if given[field.name]]
+            taken = plan(**{name: given[name] for name in names})
+        numbers = _function(self.measure)(taken)
+        yield from numbers if isinstance(numbers, Iterator) else [numbers]
+
+    def laid_out(self, numbers: Any) -> list[Table]:
+        tables = self.tables or f"{self.measure.partition('.')[0]}.tables"
+        return list(_function(tables)(numbers))
+
+
+def _function(name: str) -> Any:
+    module, _, function = name.partition(".")
+    return attrgetter(function)(import_module(f"bench.scenarios.{module}"))
 
 
 _PARTS = {
     "sentences": _Part(
         "the shipped model on real sentences, greedy, against the other engines",
-        *("offline", "sentences", "sentences_tables"),
+        *("offline.sentences", "offline.sentences_tables"),
     ),
     "decoding": _Part(
         "beams and samples, with the shipped model and with one of Marian's base shape",
-        *("offline", "decoding", "decoding_tables"),
+        *("offline.decoding", "offline.decoding_tables"),
     ),
     "marian": _Part(
         "a model of Marian's base shape, random weights, 32 target tokens",
-        *("offline", "marian", "marian_tables"),
+        *("offline.marian", "offline.marian_tables"),
     ),
     "online": _Part(
-        "latency by requests a second, against batch servers on other engines", "online"
-    ),
-    "online-base": _Part(
-        "the same with a copy of the shipped model at Marian's base size",
-        *("online", "measure_large"),
-        is_apart=True,
+        "latency by requests a second, against batch servers on other engines", "online.measure"
     ),
     "start": _Part(
-        "the start of a server, and its memory", *("fronts", "measure_start", "start_tables")
+        "the start of a server, and its memory", "fronts.measure_start", "fronts.start_tables"
+    ),
+}
+_APART = {
+    "online-base": _Part(
+        "online with a copy of the shipped model at Marian's base size", "online.measure_large"
     ),
     "gateway": _Part(
         "over HTTP, against LibreTranslate on the same weights; needs build/libretranslate",
-        "gateway",
-        is_apart=True,
+        "gateway.measure",
     ),
     "scaling": _Part(
         "one core and more, in one engine process or in several, alone and in a server",
-        "scaling",
-        is_apart=True,
+        *("scaling.measure", "", True),
     ),
     "scaling-base": _Part(
-        "the same with a copy of the shipped model at Marian's base size",
-        *("scaling", "measure_large"),
-        is_apart=True,
+        "scaling with a copy of the shipped model at Marian's base size",
+        *("scaling.measure_large", "", True),
     ),
-    "fronts": _Part("front processes, and an engine that answers at once", "fronts", is_apart=True),
+    "fronts": _Part(
+        "front processes, and an engine that answers at once", "fronts.measure", "", True
+    ),
     "gpu": _Part(
         "shapes of usual models on a GPU, random weights, 32 target tokens",
-        "gpu",
-        tables="gpu_cases.tables",
-        is_apart=True,
+        *("gpu.measure", "gpu_cases.tables", True),
     ),
     "imported": _Part(
         "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
-        "imported",
-        is_apart=True,
+        "imported.measure",
     ),
     "shortlist": _Part(
         "random weights with a shortlist, against CTranslate2 with its vocabulary map",
-        "shortlist",
-        is_apart=True,
+        "shortlist.measure",
     ),
     "firefox": _Part(
         "a model of Firefox, with its shortlist, against Marian; needs build/marian",
-        *("marian", "firefox", "firefox_tables"),
-        is_apart=True,
+        *("marian.firefox", "marian.firefox_tables"),
     ),
     "native": _Part(
         "a model of Marian's base shape in Marian's files, against Marian; needs the same",
-        *("marian", "native"),
-        is_apart=True,
+        "marian.native",
     ),
-    "corpus": _Part("a file of lines; needs the same and LibreTranslate", "corpus", is_apart=True),
+    "corpus": _Part("a file of lines; needs the same and LibreTranslate", "corpus.measure"),
 }
+"""Those that run only if they are named."""
+_PARTS |= _APART
 
 
 def main() -> int:
@@ -174,8 +161,7 @@ def _write(report: Report, path: Path) -> None:
 
 def _tables(report: Report, name: str) -> tuple[list[Table], str]:
     provenance = Provenance(**report["provenance"][name])
-    part = _PARTS[name]
-    return list(part.function(part.tables)(report[name])), provenance.signature
+    return _PARTS[name].laid_out(report[name]), provenance.signature
 
 
 def _write_page(report: Report, options: argparse.Namespace) -> int:
@@ -200,97 +186,75 @@ def _write_page(report: Report, options: argparse.Namespace) -> int:
 
 def _options() -> argparse.Namespace:
     parts = "\n".join(f"  {name:<13}{part.text}" for name, part in _PARTS.items())
-    apart = [name for name, part in _PARTS.items() if part.is_apart]
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Compares with other engines in one run; all parts take some 22 minutes on two"
         " cores. Leave the machine alone meanwhile.",
-        epilog=f"parts:\n{parts}\n\nTables are printed, and all numbers go to bench/report.json. A"
-        " later run of some parts\nkeeps the numbers of the others.\n\nexamples:\n"
-        "  python -m bench                          all parts of `make bench`\n"
-        "  python -m bench sentences --rounds 3     one part, quickly\n"
-        "  python -m bench --page                   the tables of docs/benchmarks.md and"
-        " bench/NOTES.md\n"
-        "  python -m bench gpu --max-seconds 200    as much as the time allows, what matters most"
-        " first",
+        epilog=f"parts:\n{parts}\n\n{_EPILOG}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "parts",
         nargs="*",
         metavar="PART",
-        help=f"what to run; all but {', '.join(apart)} where none is named",
+        help=f"what to run; if not given, all but {', '.join(_APART)}",
     )
-    parser.add_argument("--rounds", type=int, default=5, help="each engine's turns, offline; 5")
-    parser.add_argument(
-        "--report", type=Path, default=_REPORT, metavar="FILE", help="bench/report.json"
-    )
-    parser.add_argument(
-        "--page",
-        type=Path,
-        nargs="?",
-        const=_PAGE,
-        metavar="FILE",
-        help="write the tables of the report's parts between the markers of a page, and their"
-        f" numbers next to it; measure nothing; {_PAGE} if no file is named",
-    )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("build/bench"),
-        metavar="FOLDER",
-        help="keeps the models of scaling and gpu for a later run; build/bench",
-    )
-    scaling = parser.add_argument_group("scaling and fronts")
-    scaling.add_argument(
+    add("--rounds", type=int, default=5, help="each engine's turns, offline; 5")
+    add("--report", type=Path, default=_REPORT, metavar="FILE", help="bench/report.json")
+    page = "write the report's tables between the markers of a page, and their numbers next to it"
+    add("--page", type=Path, nargs="?", const=_PAGE, metavar="FILE", help=f"{page}; {_PAGE}")
+    folder = "keeps the models of scaling and gpu for a later run; build/bench"
+    add("--folder", type=Path, default=Path("build/bench"), metavar="FOLDER", help=folder)
+    add = parser.add_argument_group("scaling and fronts").add_argument
+    layout = "engine processes, and workers of each; doubled up to all cores if not given"
+    add(
         "--layouts",
         nargs="+",
-        default=[],
+        type=_parsed("scaling.Layout.parse"),
         metavar="PROCESSES,WORKERS",
-        help="engine processes, and workers of each; if not given, one core, then twice as many"
-        " each time up to all, in one process and in one each",
+        help=layout,
     )
-    scaling.add_argument(
-        "--fronts",
-        nargs="+",
-        type=int,
-        default=[],
-        metavar="N",
-        help="front processes of a server; if not given, a server's default for scaling, and 1, 2,"
-        " 4 .. for fronts",
-    )
-    scaling.add_argument(
-        "--callers",
-        nargs="+",
-        type=int,
-        default=[],
-        metavar="N",
-        help="requests in flight; if not given, two for each row for scaling, 16 and 64 for fronts",
-    )
-    scaling.add_argument(
-        "--turn-s", type=float, default=2.0, metavar="S", help="length of a turn, about; 2"
-    )
-    gpu = parser.add_argument_group("gpu")
-    gpu.add_argument(
-        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: one core; cuda"
-    )
-    gpu.add_argument(
-        "--max-seconds", type=float, default=600.0, metavar="S", help="time for all cases; 600"
-    )
-    gpu.add_argument(
-        "--cases",
-        nargs="+",
-        default=[],
-        metavar="SHAPE:ROWS",
-        help="as marian-base:64 t5-base:1; marian-base:8:beam for beams of 5; marian-base:64:served"
-        " for what callers of a server get; all if none is named",
+    fronts = "front processes; if not given, as a server for scaling, and 1, 2, 4 .. for fronts"
+    add("--fronts", nargs="+", type=int, metavar="N", help=fronts)
+    callers = "requests in flight; if not given, two a row for scaling, 16 and 64 for fronts"
+    add("--callers", nargs="+", type=int, metavar="N", help=callers)
+    add("--turn-s", type=float, default=2.0, metavar="S", help="length of a turn, about; 2")
+    add = parser.add_argument_group("gpu").add_argument
+    add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: one core; cuda")
+    seconds = "time for all cases; 600"
+    add("--max-seconds", dest="max_s", type=float, default=600.0, metavar="S", help=seconds)
+    cases = "as marian-base:64 t5-base:1, marian-base:8:beam, marian-base:64:served; all of them"
+    add(
+        "--cases", nargs="+", type=_parsed("gpu_cases.Case.parse"), metavar="SHAPE:ROWS", help=cases
     )
     options = parser.parse_args()
     if unknown := set(options.parts) - _PARTS.keys():
         parser.error(f"unknown part {', '.join(sorted(unknown))}; see --help")
-    names = _PARTS if options.page else [name for name in _PARTS if name not in apart]
+    names = _PARTS if options.page else [name for name in _PARTS if name not in _APART]
     options.parts = options.parts or list(names)
     return options
+
+
+def _parsed(name: str) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        try:
+            return _function(name)(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+_EPILOG = """\
+Tables are printed, and all numbers go to bench/report.json. A later run of some parts
+keeps the numbers of the others.
+
+examples:
+  python -m bench                          all parts of `make bench`
+  python -m bench sentences --rounds 3     one part, quickly
+  python -m bench --page                   the tables of docs/benchmarks.md and bench/NOTES.md
+  python -m bench gpu --max-seconds 200    as much as the time allows, what matters most first"""
 
 
 if __name__ == "__main__":

@@ -56,12 +56,7 @@ MARIAN_BASE = TransformerConfig(
 """60 million weights, 16 million of them the one table of embeddings."""
 
 _LARGE = replace(
-    MARIAN_BASE,
-    width=1024,
-    heads=16,
-    feed_forward_width=4096,
-    encoder_layers=12,
-    decoder_layers=12,
+    MARIAN_BASE, width=1024, heads=16, feed_forward_width=4096, encoder_layers=12, decoder_layers=12
 )
 BART_LARGE = replace(
     _LARGE,
@@ -98,6 +93,9 @@ T5_BASE = TransformerConfig(
     max_target_length=128,
 )
 """223 million weights."""
+T5_SMALL = replace(
+    T5_BASE, width=512, heads=8, feed_forward_width=2048, encoder_layers=6, decoder_layers=6
+)
 FLAN_T5_BASE = replace(
     T5_BASE, feed_forward_width=2048, activation=Activation.GEGLU_TANH, tied_output=False
 )

@@ -1,7 +1,6 @@
 """Models with random weights for the engines on a device, and the limits of the device.
 
-    python -m bench.random_artifact FOLDER [SHAPE ...]         traces graphs of shapes, for minutes
-    python -m bench.random_artifact cuda FOLDER [SHAPE ...]    also writes the models of all engines
+    python -m bench.random_artifact FOLDER [SHAPE ...]    traces graphs of shapes, for minutes
 
 Tracing a model takes minutes, and its weights some gigabytes; the graphs are small and the same for
 all weights. So they can be traced on one machine and carried to another, where the weights are
@@ -23,8 +22,7 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from onnx import helper
-from torch import Tensor
+from torch import Tensor, nn
 
 from bench.drivers.ctranslate2 import CTranslate2Converter
 from bench.drivers.device_engines import ARTIFACT, CONVERTED
@@ -38,7 +36,6 @@ from bench.models import (
     marian_base,
     write_unproven,
 )
-from seqserve.processes import available_cores
 from seqserve_export.fp16_conversion import halve
 from seqserve_export.options import Precision
 from seqserve_export.pipeline import Rounding
@@ -57,8 +54,6 @@ SHAPES = {
 }
 """By the name of a model that has the shape."""
 _NOISE = 0.02
-_PRODUCTS = {"Gemm": 1, "MatMul": 1, "MatMulIntegerToFloat": 1}
-"""Operators that read a weight, and which of their inputs it is."""
 
 
 def folder_name(shape: str) -> str:
@@ -133,33 +128,39 @@ class Work:
     bytes: int
 
     @classmethod
-    def of(cls, folder: Path) -> Work:
-        """Counts the weights that the decoder graph multiplies with."""
-        graph = onnx.load(str(folder / "decoder.onnx"), load_external_data=False).graph
-        tensors = {entry.name: entry for entry in graph.initializer}
-        # An int8 weight comes through a Transpose, which is done when the graph is loaded.
-        origin = {
-            node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"
+    def of(cls, config: TransformerConfig) -> Work:
+        """Counts the weights of a shape at fp16 that a step of its decoder multiplies with."""
+        with torch.device("meta"):
+            model = Transformer(config)
+        # Keys and values of the source are computed when it is encoded.
+        sizes = {
+            name: module.weight.numel()
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Linear)
+            and name.startswith(("decoder_layers.", "output_projection"))
+            and not name.endswith(("cross_attention.key", "cross_attention.value"))
         }
-        work = cls(0, 0)
-        for node in graph.node:
-            if node.op_type in _PRODUCTS:
-                name = node.input[_PRODUCTS[node.op_type]]
-                tensor = tensors.get(origin.get(name, name))
-                if tensor is not None:
-                    size = int(np.prod(tensor.dims))
-                    width = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-                    work = cls(work.weights + size, work.bytes + size * width)
-        return work
+        return cls(sum(sizes.values()), 2 * sum(sizes.values()))
 
 
 _REPEATS = 5
 
 
-class ModelWriter:
-    """Draws random weights on a device, and writes them as each engine reads them."""
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """The device, and its limits as torch reaches them."""
 
-    def __init__(self, device: str, threads: int) -> None:
+    name: str
+    bytes_per_s: float
+    """Of a copy: bytes read, and as many written."""
+    operations_per_s: float
+    """Of a product of square matrices; two for each product of numbers."""
+
+
+class Device:
+    """Draws random weights on a device, writes them as each engine reads them, and measures it."""
+
+    def __init__(self, device: str, threads: int = 1) -> None:
         torch.set_num_threads(threads)
         self._device = device
 
@@ -186,26 +187,6 @@ class ModelWriter:
                 # Some weights of ours are scaled, so that sums stay among the numbers of fp16.
                 CTranslate2Converter(model.half()).convert(str(draft))
             draft.rename(target)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceLimits:
-    """The device, and its limits as torch reaches them."""
-
-    name: str
-    bytes_per_s: float
-    """Of a copy: bytes read, and as many written."""
-    operations_per_s: float
-    """Of a product of square matrices; two for each product of numbers."""
-
-
-class LimitsProbe:
-    """Measures a device."""
-
-    def __init__(self, device: str) -> None:
-        self._device = device
-        if device == "cpu":
-            torch.set_num_threads(1)
 
     def measure(self) -> DeviceLimits:
         """Copies a gibibyte and multiplies matrices of 8192, less on a CPU."""
@@ -234,19 +215,12 @@ class LimitsProbe:
         return min(times[1:])
 
 
-def main(*arguments: str) -> None:
-    """Traces what is not there yet, of all shapes or of some; for a device, writes models too."""
-    device = arguments[0] if arguments[0] in ("cpu", "cuda") else ""
-    folder, *names = arguments[bool(device) :]
-    writer = ModelWriter(device, available_cores()) if device else None
+def main(folder: str, *names: str) -> None:
+    """Traces what is not there yet, of all shapes or of some."""
     for name, config in SHAPES.items():
         place = Path(folder) / folder_name(name)
-        if names and place.name not in names:
-            continue
-        print(name, flush=True)
-        if writer:
-            writer.write(name, config, Path(folder))
-        elif not place.exists():
+        if (not names or place.name in names) and not place.exists():
+            print(name, flush=True)
             trace(config, place)
 
 

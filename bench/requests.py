@@ -15,7 +15,6 @@ from typing import Any
 
 from seqserve.load import Answer, percentile
 from seqserve.load.grpc_callers import GrpcCaller
-from seqserve.load.http_caller import HttpCaller, HttpForm
 from seqserve.requests import generate_request
 
 _FOLDER = Path(__file__).parent
@@ -34,11 +33,6 @@ def caller_of(
         "", max_decoding_length=MAX_DECODING_LENGTH, return_scores=False, segmentation="none"
     )
     return GrpcCaller(address, request, streamed=streamed, connections=connections)
-
-
-def http_caller_of(address: str) -> HttpCaller:
-    """Makes a caller of a server that has LibreTranslate's route."""
-    return HttpCaller(address, HttpForm(path="/translate", text_field="q"))
 
 
 def check_answers(answers: Iterable[Answer]) -> None:

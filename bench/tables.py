@@ -34,7 +34,7 @@ _SHOWN = {
     "libretranslate": "LibreTranslate",
 }
 # Never both of ONNX Runtime.
-_PACKAGES = (
+_PACKAGES = [
     "onnxruntime",
     "onnxruntime-gpu",
     "ctranslate2",
@@ -42,7 +42,7 @@ _PACKAGES = (
     "transformers",
     "grpcio",
     "numpy",
-)
+]
 _APART = {
     "pymarian": marian.ENVIRONMENT,
     "optimum-onnx": optimum.ENVIRONMENT,

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recipes.augment.values import Language, Values, fill
-from recipes.german.__main__ import DEVELOPMENT, Line, is_copied
+from recipes.german.__main__ import development, is_copied
 
 from seqserve_model.data import read_pairs
 from seqserve_server import Offline
@@ -132,11 +132,10 @@ class Asked(NamedTuple):
 
 def measure_answers(model: Path, source_language: str, shown: int) -> None:
     """Prints how many answers have all numbers, with and without a second try."""
-    lines = [Line.of(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
-    if source_language == "de":
-        lines = [line.backwards() for line in lines]
     several = [
-        Asked(each.source, each.copied) for each in lines if each.category == "several numbers"
+        Asked(each.source, each.copied)
+        for each in development(source_language)
+        if each.category == "several numbers"
     ]
     sets = {"development set": several, "templates": list(_filled(source_language))}
     with Offline(model) as offline:

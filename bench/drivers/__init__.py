@@ -5,7 +5,7 @@ Standard library only: drivers that run in another environment import it there.
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from typing import Generic, Self, TypeVar
 
 Row = TypeVar("Row", bound=Sized)
@@ -41,26 +41,6 @@ class Driver(Closing, ABC, Generic[Row]):
     def decode_batch(self, sources: Sequence[Row]) -> list[Row]:
         """Decodes one batch on one worker; each worker may have a thread that calls it."""
         return self.decode(sources)
-
-
-class TextDriver(Driver[str], Generic[Row]):
-    """A driver with a tokenizer: texts in, texts out."""
-
-    def __init__(
-        self, driver: Driver[Row], encode: Callable[[str], Row], decode: Callable[[Row], str]
-    ) -> None:
-        """Owns the driver, and closes it."""
-        self.name = driver.name
-        self._driver, self._encode, self._decode = driver, encode, decode
-
-    def decode(self, sources: Sequence[str]) -> list[str]:
-        """Translates texts, in order."""
-        targets = self._driver.decode([self._encode(text) for text in sources])
-        return [self._decode(target) for target in targets]
-
-    def close(self) -> None:
-        """Stops the engine."""
-        self._driver.close()
 
 
 def gc_freeze() -> None:

@@ -220,13 +220,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Serves dynamic batches of another engine.")
     parser.add_argument("engine", choices=["ctranslate2", "torch", "marian"])
     parser.add_argument("marian", nargs="*", help="options of marian-decoder, after --")
-    parser.add_argument("--precision", choices=["float32", "int8"], default="float32",
-                        help="of CTranslate2")  # fmt: skip
-    parser.add_argument("--artifact", type=Path,
-                        help="that the weights are taken from")  # fmt: skip
-    parser.add_argument("--rows", type=int, default=32, help="rows of a full batch")
-    parser.add_argument("--delay-ms", type=float, default=5.0,
-                        help="how long a request waits for others")  # fmt: skip
+    add = parser.add_argument
+    add("--precision", choices=["float32", "int8"], default="float32", help="of CTranslate2")
+    add("--artifact", type=Path, help="that the weights are taken from")
+    add("--rows", type=int, default=32, help="rows of a full batch")
+    add("--delay-ms", type=float, default=5.0, help="how long a request waits for others")
     options = parser.parse_args()
     if options.engine != "marian" and options.artifact is None:
         parser.error(f"{options.engine} needs --artifact")
@@ -262,12 +260,8 @@ async def _serve(
     encode: Callable[[str], Row],
     respond: Callable[[Row, Row], generation_pb2.GenerateResponse],
 ) -> None:
-    batcher = Batcher(
-        driver.decode_batch,
-        workers=available_cores(),
-        rows=options.rows,
-        delay_s=options.delay_ms / 1e3,
-    )
+    delay_s, cores = options.delay_ms / 1e3, available_cores()
+    batcher = Batcher(driver.decode_batch, workers=cores, rows=options.rows, delay_s=delay_s)
     server = grpc.aio.server()
     generation_pb2_grpc.add_GenerationServiceServicer_to_server(
         BatchServicer(batcher, encode, respond), server

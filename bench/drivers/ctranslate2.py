@@ -1,6 +1,8 @@
 """CTranslate2 as a driver, and our weights and shortlists in its files."""
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,10 @@ import torch
 from ctranslate2.converters.converter import Converter
 from ctranslate2.specs import common_spec, transformer_spec
 from numpy.typing import NDArray
-from torch import nn
 
 from bench.drivers import Driver, Rows
-from seqserve_model.attention import MultiHeadAttention
+from seqserve_import.families.ctranslate2 import weight_names
+from seqserve_import.loading import their_name
 from seqserve_model.config import (
     Activation,
     DecoderCell,
@@ -22,8 +24,7 @@ from seqserve_model.config import (
     PositionScheme,
     TransformerConfig,
 )
-from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
-from seqserve_model.positions import LearnedPositions, Positions, SinusoidalPositions, T5Positions
+from seqserve_model.positions import LearnedPositions, SinusoidalPositions, T5Positions
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.shortlist import Shortlist
@@ -153,39 +154,41 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
         spec.config.unk_token = f"t{config.unk_id}"
         spec.config.decoder_start_token = f"t{config.bos_id}"
         spec.config.layer_norm_epsilon = model.encoder_layers[0].self_residual.norm.eps
-        spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
-        spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
-        spec.decoder.projection.weight = _array(model.output_projection.weight)
-        for part, positions, norm, embedding_norm in (
-            (
-                spec.encoder,
-                model.encoder_positions,
-                model.encoder_norm,
-                model.encoder_embedding_norm,
-            ),
-            (
-                spec.decoder,
-                model.decoder_positions,
-                model.decoder_norm,
-                model.decoder_embedding_norm,
-            ),
+        joined: dict[str, list[torch.Tensor]] = {}
+        names = _TABLES | weight_names(is_gated=config.activation is Activation.GEGLU_TANH)
+        for ours, weight in model.named_parameters(remove_duplicate=False):
+            if not re.match(r"\w+_positions\.", ours):
+                # Queries, keys and values are parts of one matrix.
+                place = re.sub(r"\[\w+\]", "", their_name(ours, names, first_layer=0))
+                joined.setdefault(place, []).append(weight)
+        for place, weights in joined.items():
+            *path, leaf = place.split("/")
+            setattr(reduce(_part, path, spec), leaf, _array(torch.cat(weights)))
+        for stack, positions in (
+            (spec.encoder, model.encoder_positions),
+            (spec.decoder, model.decoder_positions),
         ):
-            part.scale_embeddings = config.scaled_embeddings
-            if config.embedding_norm:
-                _set_norm(part.layernorm_embedding, embedding_norm)
-            if not isinstance(positions, T5Positions):
-                part.position_encodings.encodings = _table(positions)
-            if pre_norm:
-                _set_norm(part.layer_norm, norm)
-        for layer, ours in zip(spec.encoder.layer, model.encoder_layers, strict=True):
-            _set_encoder_layer(layer, ours)
-            _set_bias(layer.self_attention, model.encoder_positions)
-        for layer, our in zip(spec.decoder.layer, model.decoder_layers, strict=True):
-            _set_decoder_layer(layer, our)
-            _set_bias(layer.self_attention, model.decoder_positions)
+            stack.scale_embeddings = config.scaled_embeddings
+            if isinstance(positions, SinusoidalPositions | LearnedPositions):
+                stack.position_encodings.encodings = _array(positions.table)
+            for layer in stack.layer:
+                # Else it takes heads to be as wide as the model together, which T5's need not be.
+                attentions = layer.self_attention, getattr(layer, "attention", None)
+                for attention in filter(None, attentions):
+                    attention.queries_scale = config.head_size**-0.5
+                if isinstance(positions, T5Positions):
+                    bias = layer.self_attention
+                    bias.relative_attention_bias = _array(positions.table)
+                    bias.relative_attention_max_distance = np.int32(positions.distance)
         return spec
 
 
+_TABLES = {
+    "source_embedding.weight": "encoder/embeddings_0/weight",
+    "target_embedding.weight": "decoder/embeddings/weight",
+    "output_projection.weight": "decoder/projection/weight",
+    "logits_bias": "decoder/projection/bias",
+}
 _ACTIVATIONS = {
     **{each: each.name for each in Activation},
     Activation.GELU_TANH: "GELUTanh",
@@ -198,63 +201,8 @@ def _array(tensor: torch.Tensor) -> NDArray[Any]:
     return tensor.detach().numpy()
 
 
-def _table(positions: Positions) -> NDArray[Any]:
-    assert isinstance(positions, SinusoidalPositions | LearnedPositions)
-    return _array(positions.table)
-
-
-def _set_bias(spec: Any, positions: Positions) -> None:
-    if isinstance(positions, T5Positions):
-        spec.relative_attention_bias = _array(positions.table)
-        spec.relative_attention_max_distance = np.int32(positions.distance)
-
-
-def _set_norm(spec: Any, norm: nn.Module) -> None:
-    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
-    spec.gamma = _array(norm.weight)
-    if isinstance(norm, nn.LayerNorm):
-        spec.beta = _array(norm.bias)
-
-
-def _set_linear(spec: Any, *parts: nn.Linear) -> None:
-    spec.weight = _array(torch.cat([part.weight for part in parts]))
-    if parts[0].bias is not None:
-        spec.bias = _array(torch.cat([part.bias for part in parts]))
-
-
-def _set_self_attention(spec: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:
-    _set_norm(spec.layer_norm, norm)
-    _set_linear(spec.linear[0], attention.query, attention.key, attention.value)
-    _set_linear(spec.linear[1], attention.output)
-    _set_scale(spec, attention)
-
-
-def _set_scale(spec: Any, attention: MultiHeadAttention) -> None:
-    # Else it takes heads to be as wide as the model together, which T5's need not be.
-    spec.queries_scale = (attention.query.out_features // attention.heads) ** -0.5
-
-
-def _set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
-    _set_norm(spec.layer_norm, norm)
-    if feed_forward.gate is None:
-        _set_linear(spec.linear_0, feed_forward.up)
-    else:
-        _set_linear(spec.linear_0, feed_forward.gate)
-        _set_linear(spec.linear_0_noact, feed_forward.up)
-    _set_linear(spec.linear_1, feed_forward.down)
-
-
-def _set_encoder_layer(spec: Any, layer: EncoderLayer) -> None:
-    _set_self_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm)
-    _set_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
-
-
-def _set_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
-    _set_self_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm)
-    attention = layer.cross_attention
-    _set_norm(spec.attention.layer_norm, layer.cross_residual.norm)
-    _set_linear(spec.attention.linear[0], attention.query)
-    _set_linear(spec.attention.linear[1], attention.key, attention.value)
-    _set_linear(spec.attention.linear[2], attention.output)
-    _set_scale(spec.attention, attention)
-    _set_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+def _part(spec: Any, name: str) -> Any:
+    if hasattr(spec, name):
+        return getattr(spec, name)
+    name, _, number = name.rpartition("_")
+    return getattr(spec, name)[int(number)]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from bench.drivers import Rows, gc_freeze
 from seqserve_model.config import PositionScheme, TransformerConfig
@@ -56,7 +56,10 @@ class Turn:
 
 
 class _Model(Protocol):
-    def decode(self, sources: Rows, rows: int) -> Rows: ...
+    rows: int
+    """Sources in flight; may change from one decoding to the next."""
+
+    def decode(self, sources: Rows) -> Rows: ...
 
 
 class DeviceEngine:
@@ -67,19 +70,21 @@ class DeviceEngine:
 
     def warm_up(self, sources: Rows, rows: int) -> Rows:
         """Decodes all sources, again and again for a short time; returns the last targets."""
+        self._model.rows = rows
         began_s = time.perf_counter()
-        targets = self._model.decode(sources, rows)
+        targets = self._model.decode(sources)
         while time.perf_counter() - began_s < _WARM_S:
-            targets = self._model.decode(sources, rows)
+            targets = self._model.decode(sources)
         gc_freeze()
         return targets
 
     def turn(self, sources: Rows, rows: int, seconds: float) -> Turn:
         """Decodes all sources once, or as often as ``seconds`` allow."""
         turn = self._observer.turn = Turn()
+        self._model.rows = rows
         began_s = time.perf_counter()
         while turn.seconds < seconds:
-            turn.tokens += sum(map(len, self._model.decode(sources, rows)))
+            turn.tokens += sum(map(len, self._model.decode(sources)))
             turn.seconds = time.perf_counter() - began_s
         return turn
 
@@ -100,13 +105,9 @@ class _Steps(Observer):
         self._encoding_s = 0.0
 
 
-def _forced(length: int, beam_size: int) -> DecodingOptions:
-    return DecodingOptions(
-        max_decoding_length=length,
-        min_decoding_length=length,
-        beam_size=beam_size,
-        return_scores=False,
-    )
+def _forced(length: int, beam: int) -> DecodingOptions:
+    forced = DecodingOptions(max_decoding_length=length, min_decoding_length=length)
+    return replace(forced, beam_size=beam, return_scores=False)
 
 
 class _Seqserve:
@@ -118,12 +119,12 @@ class _Seqserve:
         self._options, self._manifest = options, Manifest.load(folder)
         self._tokenizer = Tokenizer.of_artifact(folder, self._manifest)
         self._runtime = open_runtime(folder, self._manifest, Provider(device), threads=1)
-        self._observer, self._rows = observer, 0
+        self._observer, self.rows, self._rows = observer, 0, 0
         self._engine: Engine | None = None
 
-    def decode(self, sources: Rows, rows: int) -> Rows:
-        if self._engine is None or rows != self._rows:
-            self._rows, self._engine = rows, self._started(rows)
+    def decode(self, sources: Rows) -> Rows:
+        if self._engine is None or self.rows != self._rows:
+            self._rows, self._engine = self.rows, self._started(self.rows)
         specs = [GenerateSpec(source=source, options=self._options) for source in sources]
         return [answer.best.token_ids for answer in generate(self._engine, specs)]
 
@@ -146,15 +147,6 @@ class _Seqserve:
         return engine
 
 
-class _Batches:
-    def __init__(self, driver: Any) -> None:
-        self._driver = driver
-
-    def decode(self, sources: Rows, rows: int) -> Rows:
-        self._driver.rows = rows
-        return self._driver.decode(sources)  # type: ignore[no-any-return]
-
-
 def seqserve(beam_size: int, folder: Path, device: str, length: int) -> DeviceEngine:
     """Loads an artifact."""
     observer = _Steps()
@@ -168,7 +160,7 @@ def ctranslate2(
     from bench.drivers.ctranslate2 import CTranslate2Driver
 
     layout, options = (1, 1), _forced(length, beam_size)
-    return DeviceEngine(_Batches(CTranslate2Driver(folder, precision, layout, 1, options, device)))
+    return DeviceEngine(CTranslate2Driver(folder, precision, layout, 1, options, device))
 
 
 def transformers(precision: str, folder: Path, device: str, length: int) -> DeviceEngine:
@@ -179,7 +171,7 @@ def transformers(precision: str, folder: Path, device: str, length: int) -> Devi
 
     config = TransformerConfig.from_dict(Manifest.read(folder).architecture.config)
     model = random_model(config, device, getattr(torch, precision))
-    return DeviceEngine(_Batches(TransformersDriver(model, 1, length, (1, 1))))
+    return DeviceEngine(TransformersDriver(model, 1, length, (1, 1)))
 
 
 Make = Callable[[Path, str, int], DeviceEngine]

@@ -59,14 +59,9 @@ def write_package(model: Path, tokenizer: Path, packages: Path) -> None:
         shutil.copytree(model, folder / "model")
         shutil.copy(tokenizer, folder / "tokenizer.json")
         names = {"en": "English", "de": "German"}
-        facts = {
-            "package_version": "1.0",
-            "argos_version": "1.9",
-            "from_code": source,
-            "from_name": names[source],
-            "to_code": target,
-            "to_name": names[target],
-        }
+        facts = {"package_version": "1.0", "argos_version": "1.9"}
+        facts |= {"from_code": source, "from_name": names[source]}
+        facts |= {"to_code": target, "to_name": names[target]}
         (folder / "metadata.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -184,8 +179,7 @@ def serve_plainly(package: Path, eos_id: int, port: int, cores: int, beam_size: 
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 
-def _argostranslate(beam: int, package: str, eos_id: str) -> Translate:
-    # Its beam is four wide, whatever is asked for.
+def _argostranslate(package: str, eos_id: str) -> Translate:
     prepare_argos(Path(package).parent, int(eos_id))
     from argostranslate import translate
 
@@ -193,22 +187,19 @@ def _argostranslate(beam: int, package: str, eos_id: str) -> Translate:
     return lambda lines: translate.translate("\n".join(lines), "en", "de").split("\n")
 
 
-def _marian(beam: int, *options: str) -> Translate:
-    from pymarian import Translator  # type: ignore[import-not-found]
-
-    model = Translator(" ".join([*options, "--beam-size", str(beam)]))
-    return model.translate  # type: ignore[no-any-return]
-
-
 def translate_file(engine: str, lines: str, out: str, beam: str, *arguments: str) -> None:
     """Translates a file of lines into another, in batches of the engine's own."""
-    if engine == "ctranslate2":
+    if engine == "marian":
+        from bench.drivers import marian
+
+        translate = marian.load(*arguments, "--beam-size", beam)
+    elif engine == "argostranslate":
+        # Its beam is four wide, whatever is asked for.
+        translate = _argostranslate(*arguments)
+    else:
         package, eos_id = arguments
         cores = len(os.sched_getaffinity(0))
         translate = translator(Path(package), int(eos_id), cores, int(beam))
-    else:
-        load = _argostranslate if engine == "argostranslate" else _marian
-        translate = load(int(beam), *arguments)
     texts = translate(Path(lines).read_text(encoding="utf-8").splitlines())
     Path(out).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 

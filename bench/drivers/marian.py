@@ -72,7 +72,8 @@ def student_folder(pair: str) -> Path:
     return folders[0]
 
 
-def _load(options: list[str]) -> Callable[[list[str]], list[str]]:
+def load(*options: str) -> Callable[[list[str]], list[str]]:
+    """Loads Marian in its own environment."""
     from pymarian import Translator  # type: ignore[import-not-found]
 
     translate: Callable[[list[str]], list[str]] = Translator(" ".join(options)).translate
@@ -81,4 +82,4 @@ def _load(options: list[str]) -> Callable[[list[str]], list[str]]:
 
 if __name__ == "__main__":
     # Arguments of marian-decoder.
-    answer(partial(_load, sys.argv[1:]))
+    answer(partial(load, *sys.argv[1:]))

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.drivers import Driver, Rows, TextDriver, gc_freeze
+from bench.drivers import Driver, Rows, gc_freeze
 from bench.drivers.subprocess_driver import RemoteObject
 from bench.requests import MAX_DECODING_LENGTH
 from seqserve.processes import available_cores
@@ -34,22 +34,35 @@ class SeqserveDriver(Driver[list[int]]):
         workers = workers or available_cores()
         # The other engines compute no scores unless they are asked to.
         self._options = replace(options, return_scores=False)
-        self._engine = LocalEngine(folder, workers=workers, slots=rows * options.rows * workers)
-        manifest = self._engine.manifest
+        self.engine = LocalEngine(folder, workers=workers, slots=rows * options.rows * workers)
+        manifest = self.engine.manifest
         has_shortlist = manifest.shortlist is not None and options.shortlist
         self.name = f"seqserve {manifest.precision}" + " with shortlist" * has_shortlist
 
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Lets all sources wait; rows join as others leave."""
-        return [answer.best.token_ids for answer in self._engine.decode(sources, self._options)]
-
-    def of_texts(self) -> TextDriver[list[int]]:
-        """Returns the driver with the tokenizer of its artifact."""
-        return TextDriver(self, self._engine.encode, self._engine.tokenizer.decode)
+        return [answer.best.token_ids for answer in self.engine.decode(sources, self._options)]
 
     def close(self) -> None:
         """Stops the workers."""
-        self._engine.close()
+        self.engine.close()
+
+
+class TextDriver(Driver[str]):
+    """The engine with the tokenizer of its artifact; owns the driver."""
+
+    def __init__(self, driver: SeqserveDriver, name: str) -> None:
+        self.name, self._driver = name, driver
+
+    def decode(self, sources: Sequence[str]) -> list[str]:
+        """Translates texts, in order."""
+        engine = self._driver.engine
+        targets = self._driver.decode(list(map(engine.encode, sources)))
+        return list(map(engine.tokenizer.decode, targets))
+
+    def close(self) -> None:
+        """Stops the workers."""
+        self._driver.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +95,7 @@ class EngineProcess(RemoteObject):
         workers: int | None = None,
     ) -> None:
         super().__init__("engine", ServingEngine, artifact, list(sources), in_flight, workers)
-        self.wait(_PATIENCE_S)
+        self.receive(_PATIENCE_S)
 
     def decode(self) -> LoopRun:
         """Decodes all sources once."""

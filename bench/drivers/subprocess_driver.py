@@ -163,14 +163,6 @@ class RemoteObject(Closing):
         assert self._process.pid is not None, "it has been started"
         return self._process.pid
 
-    def wait(self, timeout_s: float) -> None:
-        """Waits until the object is made.
-
-        Raises:
-            RuntimeError: It failed, or took too long.
-        """
-        self.receive(timeout_s)
-
     def call(self, method: str, *arguments: Any, timeout_s: float) -> Any:
         """Calls a method and waits for its result.
 
@@ -188,7 +180,7 @@ class RemoteObject(Closing):
             raise RuntimeError(self._end()) from None
 
     def receive(self, timeout_s: float) -> Any:
-        """Returns the result of a call, as :meth:`call` does."""
+        """Returns the result of a call, as :meth:`call` does; first of all, None for the making."""
         try:
             if not self._pipe.poll(max(timeout_s, 0.0)):
                 self.close()

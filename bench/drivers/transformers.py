@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    BartConfig,
-    BartForConditionalGeneration,
-    GenerationConfig,
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    MarianConfig,
-    MarianMTModel,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationConfig
 
 from bench.drivers import Driver, Rows
 from bench.drivers.ctranslate2 import check_decoder
+from seqserve_import.families.bart import weight_names
+from seqserve_import.loading import their_name
 from seqserve_model.batches import padded
 from seqserve_model.config import Activation, Norm, NormPosition, PositionScheme, TransformerConfig
 from seqserve_model.decoding import batches_by_length, greedy_in_batches
-from seqserve_model.layers import DecoderLayer, EncoderLayer
 from seqserve_model.transformer import Transformer
 
 
@@ -110,26 +101,28 @@ _PRECISIONS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf
 
 def random_model(config: TransformerConfig, device: str, dtype: torch.dtype) -> Any:
     """Draws a model of transformers that has the shape of ours, on a device."""
-    if config.positions is PositionScheme.T5:
-        with torch.device(device):
-            return T5ForConditionalGeneration(_t5(config)).eval().to(dtype)
-    kind = config.norm_position, config.positions, config.embedding_norm
-    if kind not in _MODELS or config.norm is not Norm.LAYER or not config.tied_output:
+    kind = _kind(config)
+    if not kind:
         raise ValueError(f"transformers has no model of this kind: {config}")
-    make, make_config = _MODELS[kind]
+    sizes = _t5(config) if kind == "t5" else _sizes(config)
     with torch.device(device):
-        return make(make_config(**_sizes(config))).eval().to(dtype)
+        model = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **sizes))
+        return model.eval().to(dtype)
 
 
-_MODELS: dict[tuple[NormPosition, PositionScheme, bool], tuple[Any, Any]] = {
-    (NormPosition.POST, PositionScheme.SINUSOIDAL, False): (MarianMTModel, MarianConfig),
-    (NormPosition.POST, PositionScheme.LEARNED, True): (BartForConditionalGeneration, BartConfig),
-    (NormPosition.PRE, PositionScheme.SINUSOIDAL, False): (
-        M2M100ForConditionalGeneration,
-        M2M100Config,
-    ),
+_KINDS = {
+    (NormPosition.POST, PositionScheme.SINUSOIDAL, False): "marian",
+    (NormPosition.POST, PositionScheme.LEARNED, True): "bart",
+    (NormPosition.PRE, PositionScheme.SINUSOIDAL, False): "m2m_100",
 }
 """By the place of norms, by positions, and by whether embeddings are normalised."""
+
+
+def _kind(config: TransformerConfig) -> str:
+    if config.positions is PositionScheme.T5:
+        return "t5"
+    kind = config.norm_position, config.positions, config.embedding_norm
+    return _KINDS.get(kind, "") if config.norm is Norm.LAYER and config.tied_output else ""
 
 
 @torch.no_grad()
@@ -137,25 +130,20 @@ def marian_of(ours: Transformer) -> Any:
     """Makes a ``MarianMTModel`` that computes what our model computes."""
     config = ours.config
     check_decoder(config, "transformers")
-    theirs = MarianMTModel(_shape(config)).eval()
+    if _kind(config) != "marian" or not (config.shared_embeddings and config.scaled_embeddings):
+        raise ValueError(f"not of Marian's kind: {config}")
+    theirs = random_model(config, "cpu", torch.float32)
     # Marian keeps all sines before all cosines where we keep them in turn.
     order = torch.cat((torch.arange(0, config.width, 2), torch.arange(1, config.width, 2)))
-    theirs.model.shared.weight.copy_(ours.source_embedding.weight[:, order])
-    for block, encoder_layer in zip(theirs.model.encoder.layers, ours.encoder_layers, strict=True):
-        _copy_layer(block, encoder_layer, order)
-    for block, decoder_layer in zip(theirs.model.decoder.layers, ours.decoder_layers, strict=True):
-        _copy_layer(block, decoder_layer, order)
-        _copy_attention(block.encoder_attn, decoder_layer.cross_attention, order)
-        _copy_out(block.encoder_attn_layer_norm, decoder_layer.cross_residual.norm, order)
+    names = weight_names("model.") | {"source_embedding.weight": "model.shared.weight"}
+    state = theirs.state_dict()
+    for name, weight in ours.named_parameters():
+        is_written = re.search(r"\.(output|down|norm)\.", name) is not None
+        values: Tensor = weight[order] if is_written else weight
+        if not is_written and weight.dim() > 1:
+            values = weight[:, order]
+        state[their_name(name, names, first_layer=0)].copy_(values)
     return theirs
-
-
-def _shape(config: TransformerConfig) -> MarianConfig:
-    kind = (config.norm_position, config.norm, config.positions)
-    shared = (config.shared_embeddings, config.tied_output, config.scaled_embeddings)
-    if kind != (NormPosition.POST, Norm.LAYER, PositionScheme.SINUSOIDAL) or not all(shared):
-        raise ValueError(f"not of Marian's kind: {config}")
-    return MarianConfig(**_sizes(config))
 
 
 def _sizes(config: TransformerConfig) -> dict[str, Any]:
@@ -179,44 +167,19 @@ def _sizes(config: TransformerConfig) -> dict[str, Any]:
     }
 
 
-def _t5(config: TransformerConfig) -> T5Config:
+def _t5(config: TransformerConfig) -> dict[str, Any]:
     is_gated = config.activation is Activation.GEGLU_TANH
-    return T5Config(
-        vocab_size=config.vocabulary_size,
-        d_model=config.width,
-        d_kv=config.head_size,
-        d_ff=config.feed_forward_width,
-        num_layers=config.encoder_layers,
-        num_decoder_layers=config.decoder_layers,
-        num_heads=config.heads,
-        feed_forward_proj="gated-gelu" if is_gated else "relu",
-        tie_word_embeddings=config.tied_output,
-        pad_token_id=config.pad_id,
-        eos_token_id=config.eos_id,
-        decoder_start_token_id=config.bos_id,
-    )
-
-
-def _copy_layer(theirs: Any, ours: EncoderLayer | DecoderLayer, order: Tensor) -> None:
-    _copy_attention(theirs.self_attn, ours.self_attention, order)
-    _copy_out(theirs.self_attn_layer_norm, ours.self_residual.norm, order)
-    _copy_in(theirs.fc1, ours.feed_forward.up, order)
-    _copy_out(theirs.fc2, ours.feed_forward.down, order)
-    _copy_out(theirs.final_layer_norm, ours.feed_forward_residual.norm, order)
-
-
-def _copy_attention(theirs: Any, ours: Any, order: Tensor) -> None:
-    _copy_in(theirs.q_proj, ours.query, order)
-    _copy_in(theirs.k_proj, ours.key, order)
-    _copy_in(theirs.v_proj, ours.value, order)
-    _copy_out(theirs.out_proj, ours.output, order)
-
-
-def _copy_in(theirs: nn.Linear, ours: nn.Linear, order: Tensor) -> None:
-    theirs.weight.copy_(ours.weight[:, order])
-    theirs.bias.copy_(ours.bias)
-
-
-def _copy_out(theirs: Any, ours: Any, order: Tensor) -> None:
-    theirs.weight.copy_(ours.weight[order])
-    theirs.bias.copy_(ours.bias[order])
+    return {
+        "vocab_size": config.vocabulary_size,
+        "d_model": config.width,
+        "d_kv": config.head_size,
+        "d_ff": config.feed_forward_width,
+        "num_layers": config.encoder_layers,
+        "num_decoder_layers": config.decoder_layers,
+        "num_heads": config.heads,
+        "feed_forward_proj": "gated-gelu" if is_gated else "relu",
+        "tie_word_embeddings": config.tied_output,
+        "pad_token_id": config.pad_id,
+        "eos_token_id": config.eos_id,
+        "decoder_start_token_id": config.bos_id,
+    }

@@ -10,10 +10,10 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from itertools import cycle
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -173,19 +173,27 @@ async def _array(address: str, sentences: Sequence[str]) -> list[str]:
     return texts
 
 
-async def _closed(address: str, callers: int, seconds: float) -> list[float]:
+async def _posted(
+    address: str, clients: int, seconds: float, texts: Iterable[str | list[str]]
+) -> list[tuple[float, float]]:
+    """Lets clients post one text or array after another; returns when each began and ended."""
     end_s = time.perf_counter() + seconds
-    times_s: list[float] = []
-    sentences = cycle(everyday())
+    times_s: list[tuple[float, float]] = []
+    waiting = iter(texts)
 
     async def send() -> None:
         async with HttpConnection(address) as caller:
             while (began_s := time.perf_counter()) < end_s:
-                await caller.post("/translate", {"q": next(sentences), **_PAIR})
-                times_s.append(time.perf_counter() - began_s)
+                await caller.post("/translate", {"q": next(waiting), **_PAIR})
+                times_s.append((began_s, time.perf_counter()))
 
-    await asyncio.gather(*(send() for _ in range(callers)))
+    await asyncio.gather(*(send() for _ in range(clients)))
     return times_s
+
+
+async def _closed(address: str, callers: int, seconds: float) -> list[float]:
+    times_s = await _posted(address, callers, seconds, cycle(everyday()))
+    return [ended_s - began_s for began_s, ended_s in times_s]
 
 
 async def _jobs(address: str, plan: Plan) -> float:
@@ -193,22 +201,11 @@ async def _jobs(address: str, plan: Plan) -> float:
 
     The last array of a client counts in proportion to its share within the time.
     """
-    sentences = everyday()[: plan.job_size]
-    began_s = time.perf_counter()
-    end_s = began_s + plan.mixed_s
-    done = 0.0
-
-    async def send() -> None:
-        nonlocal done
-        async with HttpConnection(address) as caller:
-            while (sent_s := time.perf_counter()) < end_s:
-                await caller.post("/translate", {"q": sentences, **_PAIR})
-                answered_s = time.perf_counter()
-                share = min(1.0, (end_s - sent_s) / (answered_s - sent_s))
-                done += share * len(sentences)
-
-    await asyncio.gather(*(send() for _ in range(plan.jobs)))
-    return done / plan.mixed_s
+    end_s = time.perf_counter() + plan.mixed_s
+    arrays = repeat(everyday()[: plan.job_size])
+    times_s = await _posted(address, plan.jobs, plan.mixed_s, arrays)
+    shares = (min(1.0, (end_s - began_s) / (ended_s - began_s)) for began_s, ended_s in times_s)
+    return plan.job_size * sum(shares) / plan.mixed_s
 
 
 async def _lone(ours: _Running, plan: Plan) -> Figures:
@@ -235,12 +232,12 @@ async def _lone(ours: _Running, plan: Plan) -> Figures:
 
 
 _ROWS = {
-    "array_per_s": ("an array of 120: sentences/s", 0),
-    "requests_per_s": ("16 callers: requests/s", 0),
-    "p50_ms": ("16 callers: p50, ms", 0),
-    "jobs_per_s": ("3 jobs of arrays beside 4 callers: sentences/s of the jobs", 0),
-    "interactive_p50_ms": ("the 4 callers beside them: p50, ms", 0),
-    "interactive_p99_ms": ("the 4 callers beside them: p99, ms", 0),
+    "array_per_s": "an array of 120: sentences/s",
+    "requests_per_s": "16 callers: requests/s",
+    "p50_ms": "16 callers: p50, ms",
+    "jobs_per_s": "3 jobs of arrays beside 4 callers: sentences/s of the jobs",
+    "interactive_p50_ms": "the 4 callers beside them: p50, ms",
+    "interactive_p99_ms": "the 4 callers beside them: p99, ms",
 }
 
 
@@ -256,9 +253,9 @@ def _table(report: dict[str, Any], beam_size: int) -> Table:
     part = report[f"beam_{beam_size}"]
     rounds: dict[str, list[Figures]] = part["rounds"]
     rows = []
-    for key, (label, digits) in _ROWS.items():
+    for key, label in _ROWS.items():
         values = {name: [figures[key] for figures in each] for name, each in rounds.items()}
-        medians = [f"{statistics.median(values[name]):,.{digits}f}" for name in rounds]
+        medians = [f"{statistics.median(values[name]):,.0f}" for name in rounds]
         ratios = [
             shown(spread_of_ratios(values[OURS], values[name])) for name in rounds if name != OURS
         ]

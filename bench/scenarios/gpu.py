@@ -22,7 +22,7 @@ from bench.comparison import equal_share, peers_of, take_turns
 from bench.drivers import Rows
 from bench.drivers.device_engines import ARTIFACT, Turn, kinds
 from bench.drivers.subprocess_driver import RemoteObject
-from bench.random_artifact import SHAPES, DeviceLimits, LimitsProbe, ModelWriter, Work, folder_name
+from bench.random_artifact import SHAPES, Device, DeviceLimits, Work, folder_name
 from bench.scenarios.gpu_cases import CASES, OURS, Case, Clock, Report, shown_limits
 from bench.served import serve_on_device
 from bench.tables import spread
@@ -62,7 +62,7 @@ def measure(plan: Plan) -> Iterator[Report]:
     report: Report = {
         "device": plan.device,
         "limits": asdict(limits),
-        "work": {shape: asdict(Work.of(plan.folder / _place(shape, ARTIFACT))) for shape in shapes},
+        "work": {shape: asdict(Work.of(SHAPES[shape])) for shape in shapes},
         "cases": [],
         "served": [],
         "left_out": [],
@@ -103,12 +103,12 @@ def _prepare(plan: Plan, shapes: Sequence[str], clock: Clock) -> DeviceLimits:
     threads = max(1, available_cores() // len(shapes))
     with ExitStack() as stack:
         writers = {
-            shape: stack.enter_context(RemoteObject(shape, ModelWriter, plan.device, threads))
+            shape: stack.enter_context(RemoteObject(shape, Device, plan.device, threads))
             for shape in shapes
         }
-        probe = stack.enter_context(RemoteObject("limits", LimitsProbe, plan.device))
+        probe = stack.enter_context(RemoteObject("limits", Device, plan.device))
         for process in (*writers.values(), probe):
-            process.wait(clock.patience_s())
+            process.receive(clock.patience_s())
         for shape, writer in writers.items():
             writer.send("write", shape, SHAPES[shape], plan.folder)
         for shape, writer in writers.items():
@@ -120,48 +120,33 @@ def _prepare(plan: Plan, shapes: Sequence[str], clock: Clock) -> DeviceLimits:
 
 
 class _Engines:
+    """The engines of all cases, each in a process that is kept for the next case."""
+
     def __init__(self, plan: Plan, clock: Clock, stack: ExitStack) -> None:
         self._plan, self._clock, self._stack = plan, clock, stack
         self._started: dict[_EngineKey, RemoteObject] = {}
-        self._failed: dict[_EngineKey, str] = {}
+        self._broken: dict[_EngineKey, str] = {}
+        """Why those that did not start did not; they are not tried again."""
 
-    def of(self, case: Case) -> tuple[dict[str, RemoteObject], dict[str, str]]:
+    def begin(self, case: Case) -> None:
+        """Starts what the case lacks; :attr:`failed` has the reasons of those that fail in it."""
+        self._case, self._sources = case, case.sources()
         known = kinds(self._plan.device, SHAPES[case.shape], case.beam_size)
-        keys = {name: (case.shape, case.beam_size, name) for name in known}
-        new = {n: key for n, key in keys.items() if key not in self._started | self._failed}
-        for name, key in new.items():
-            kind = known[name]
-            folder = self._plan.folder / _place(case.shape, kind.folder)
-            engine = RemoteObject(name, kind.make, folder, self._plan.device, case.length)
-            self._started[key] = self._stack.enter_context(engine)
-        for name, key in new.items():
-            try:
-                self._started[key].wait(self._clock.patience_s(_START_S))
-            except RuntimeError as error:
-                self.fail(case, name, error)
-                self._failed[key] = str(error)
-        engines = {name: self._started[key] for name, key in keys.items() if key in self._started}
-        failed = {name: self._failed[key] for name, key in keys.items() if key in self._failed}
-        return engines, failed
-
-    def fail(self, case: Case, name: str, error: RuntimeError) -> None:
-        self._clock.say(f"{case.shape}: {error}")
-        self._started.pop((case.shape, case.beam_size, name)).close()
-
-
-_EngineKey: TypeAlias = tuple[str, int, str]
-"""Shape, beam size, name."""
-
-
-class _Run:
-    def __init__(self, case: Case, engines: _Engines, clock: Clock) -> None:
-        self._case, self._engines, self._clock = case, engines, clock
-        self._running, self.failed = engines.of(case)
-        self._sources = case.sources()
+        self._keys = {name: (case.shape, case.beam_size, name) for name in known}
+        self.failed = {n: self._broken[key] for n, key in self._keys.items() if key in self._broken}
+        new = [name for name in self.names if self._keys[name] not in self._started]
+        for name in new:
+            folder = self._plan.folder / _place(case.shape, known[name].folder)
+            engine = RemoteObject(name, known[name].make, folder, self._plan.device, case.length)
+            self._started[self._keys[name]] = self._stack.enter_context(engine)
+        for name in new:
+            self._try(name, lambda engine: engine.receive(self._clock.patience_s(_START_S)))
+            if name in self.failed:
+                self._broken[self._keys[name]] = self.failed[name]
 
     @property
     def names(self) -> list[str]:
-        return [name for name in self._running if name not in self.failed]
+        return [name for name in self._keys if name not in self.failed]
 
     def warm_up(self) -> dict[str, Rows]:
         """Lets all engines decode, at the same time: what they compile takes long."""
@@ -183,22 +168,27 @@ class _Run:
         if name in self.failed:
             return None
         try:
-            return call(self._running[name])
+            return call(self._started[self._keys[name]])
         except RuntimeError as error:
-            self._engines.fail(self._case, name, error)
+            self._clock.say(f"{self._case.shape}: {error}")
+            self._started.pop(self._keys[name]).close()
             self.failed[name] = str(error)
             return None
 
 
+_EngineKey: TypeAlias = tuple[str, int, str]
+"""Shape, beam size, name."""
+
+
 def _measure(case: Case, plan: Plan, engines: _Engines, clock: Clock) -> Report:
-    run = _Run(case, engines, clock)
-    targets = run.warm_up()
+    engines.begin(case)
+    targets = engines.warm_up()
     rounds: list[dict[str, list[Turn | None]]] = []
     while not rounds or (len(rounds) < plan.rounds and clock.left_s > 0):
-        rounds.append(take_turns({name: partial(run.turn, name) for name in run.names}, 1))
+        rounds.append(take_turns({name: partial(engines.turn, name) for name in engines.names}, 1))
     turns = {
         name: [turn for one in rounds for turn in one[name] if turn is not None]
-        for name in run.names
+        for name in engines.names
     }
     peers = _peers(turns, targets)
     for peer in peers:
@@ -208,7 +198,7 @@ def _measure(case: Case, plan: Plan, engines: _Engines, clock: Clock) -> Report:
         **asdict(case),
         "rounds": len(rounds),
         "peers": peers,
-        "failed": run.failed,
+        "failed": engines.failed,
     }
     if OURS in turns:
         report["step"] = _step(turns[OURS])

@@ -17,19 +17,14 @@ from typing import Any
 
 import torch
 from tokenizers import processors
-from transformers import (
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    T5Config,
-    T5ForConditionalGeneration,
-)
 
 from bench import import_checkpoint
 from bench.comparison import check_equal, equal_share, take_turns
 from bench.drivers import Driver, Rows, gc_freeze
 from bench.drivers.server_process import proportional_bytes
 from bench.drivers.subprocess_driver import RemoteObject
-from bench.models import MARIAN_BASE, numbered_words, random_sources
+from bench.drivers.transformers import random_model
+from bench.models import MARIAN_BASE, NLLB_600M, T5_SMALL, numbered_words, random_sources
 from bench.tables import Table, shown, spread_of_ratios
 from seqserve.processes import available_cores
 from seqserve_export.options import Precision
@@ -40,8 +35,6 @@ from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.text.vocabulary import EOS
 
-IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-"""The ids of our control tokens."""
 _ROWS, _LENGTH = 8, 32
 """Sources in flight on each core, target tokens of each."""
 _BASE = "CTranslate2 int8"
@@ -70,27 +63,14 @@ class EngineRun:
         return sum(map(len, self.rows)) / self.seconds
 
 
-def _nllb_600m() -> Any:
-    sizes = {
-        f"{stack}_{name}": size
-        for stack in ("encoder", "decoder")
-        for name, size in {"layers": 12, "attention_heads": 16, "ffn_dim": 4096}.items()
-    }
-    config = M2M100Config(vocab_size=256_206, d_model=1024, **sizes, **IDS)
-    return M2M100ForConditionalGeneration(config)
-
-
-SHAPES: dict[str, Callable[[], Any]] = {
-    "T5-small": lambda: T5ForConditionalGeneration(T5Config(vocab_size=32_128, **IDS)),
-    "NLLB-600M": _nllb_600m,
-}
+SHAPES = {"T5-small": T5_SMALL, "NLLB-600M": NLLB_600M}
 
 
 @torch.no_grad()
 def write(shape: str, folder: Path) -> None:
     """Writes a checkpoint whose greedy targets vary with the source and seldom repeat a word."""
     torch.manual_seed(7)
-    model = SHAPES[shape]().eval()
+    model = random_model(SHAPES[shape], "cpu", torch.float32)
     for name, weight in model.named_parameters():
         if weight.dim() > 1 and "embed_positions" not in name:
             weight.normal_(0.0, weight.size(-1) ** -0.5)
@@ -167,7 +147,7 @@ def _run(stage: str, engine: str, folder: Path, sources: Rows) -> EngineRun:
     _say(stage)
     began_s = time.perf_counter()
     with RemoteObject(stage, Engine, engine, folder, _ROWS, _LENGTH) as process:
-        process.wait(_PATIENCE_S)
+        process.receive(_PATIENCE_S)
         ready_s = time.perf_counter() - began_s
         seconds, rows = process.call("turn", sources, timeout_s=_PATIENCE_S)
         resident_bytes = proportional_bytes(process.pid)
@@ -207,7 +187,7 @@ class Engine:
 
 def _apart(make: Callable[..., None], *arguments: Any) -> None:
     with RemoteObject(make.__name__, make, *arguments) as process:
-        process.wait(_PATIENCE_S)
+        process.receive(_PATIENCE_S)
 
 
 def _import(checkpoint: Path, repository: Path, precision: str) -> dict[str, Any]:
@@ -224,13 +204,12 @@ def _import(checkpoint: Path, repository: Path, precision: str) -> dict[str, Any
 
 
 def _figures(runs: list[EngineRun], base: list[EngineRun]) -> dict[str, Any]:
+    speeds, others = ([run.tokens_per_s for run in each] for each in (runs, base))
     return {
-        "tokens_per_s": statistics.median(run.tokens_per_s for run in runs),
+        "tokens_per_s": statistics.median(speeds),
         "ready_s": statistics.median(run.ready_s for run in runs),
         "resident_mb": statistics.median(run.resident_bytes for run in runs) / _MB,
-        "ratio": spread_of_ratios(
-            [run.tokens_per_s for run in runs], [run.tokens_per_s for run in base]
-        ),
+        "ratio": spread_of_ratios(speeds, others),
     }
 
 

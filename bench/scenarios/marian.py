@@ -19,7 +19,7 @@ from bench.comparison import Build, check_equal
 from bench.comparison import compare as _compare
 from bench.drivers import Driver
 from bench.drivers.marian import MarianDriver, MarianModel
-from bench.drivers.seqserve import SeqserveDriver
+from bench.drivers.seqserve import SeqserveDriver, TextDriver
 from bench.drivers.server_process import batch_server, seqserve_server
 from bench.models import MARIAN_BASE, marian_base
 from bench.requests import everyday, news
@@ -76,19 +76,21 @@ def firefox(rounds: int, plan: online.Plan = FIREFOX_PLAN) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, known = marian_files.student("enpt", folder), everyday()[:_IMPORTED]
-        artifacts = {
-            precision: import_checkpoint.run(
-                model.folder, folder, precision, sentences=len(known), texts=known
-            ).artifact
-            for precision in model.models
-        }
-        pair = Pair(model=model, artifacts=artifacts)
+        pair = _imported(model, folder, known)
         tables = [
             table
             for name, texts in (("everyday", everyday()), ("news", news()))
             for table in _layouts(name, pair, texts, rounds)
         ]
         return {"engines": tables, "servers": _serve(pair, plan, folder)}
+
+
+def _imported(
+    model: MarianModel, folder: Path, texts: Sequence[str], *, is_checked: bool = True
+) -> Pair:
+    take = partial(import_checkpoint.run, sentences=len(texts), texts=texts, is_checked=is_checked)
+    artifacts = {kind: take(model.folder, folder, kind).artifact for kind in model.models}
+    return Pair(model=model, artifacts=artifacts)
 
 
 def _serve(pair: Pair, plan: online.Plan, folder: Path) -> dict[str, Any]:
@@ -113,18 +115,8 @@ def native(rounds: int, rows: Sequence[int] = (1, 8, 32)) -> list[dict[str, Any]
         written = marian_files.write(marian_base(_BASE_CONFIG), folder)
         model = replace(written, length_factor=_TARGET_TOKENS / _SOURCE_TOKENS)
         # The loss of random weights by rounding is meaningless.
-        artifacts = {
-            precision: import_checkpoint.run(
-                model.folder,
-                folder,
-                precision,
-                sentences=_PROVEN,
-                texts=_random_texts(_PROVEN),
-                is_checked=False,
-            ).artifact
-            for precision in model.models
-        }
-        pair, tables = Pair(model=model, artifacts=artifacts), []
+        pair = _imported(model, folder, _random_texts(_PROVEN), is_checked=False)
+        tables = []
         for count in rows:
             cores = available_cores() if count > 1 else 1
             # Two full batches for each worker.
@@ -192,9 +184,7 @@ def _seqserve(artifact: Path, way: _Way, cores: int, rows: int, length: int) -> 
         suppressed=((manifest.tokens.unk,),),
         shortlist=way.has_shortlist,
     )
-    driver = SeqserveDriver(artifact, rows, options, cores).of_texts()
-    driver.name = f"seqserve {way.name}"
-    return driver
+    return TextDriver(SeqserveDriver(artifact, rows, options, cores), f"seqserve {way.name}")
 
 
 def tables(report: list[dict[str, Any]]) -> list[Table]:

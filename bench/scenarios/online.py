@@ -28,17 +28,11 @@ from bench.drivers.server_process import (
     seqserve_server,
 )
 from bench.models import shipped_artifacts
-from bench.requests import (
-    Run,
-    Series,
-    caller_of,
-    check_answers,
-    everyday,
-    http_caller_of,
-)
+from bench.requests import Run, Series, caller_of, check_answers, everyday
 from bench.tables import Table
 from seqserve.load import Answer, Caller
 from seqserve.load.arrivals import draw_for, random_arrivals, within
+from seqserve.load.http_caller import HttpCaller, HttpForm
 from seqserve.load.loops import call, closed_loop, open_loop
 from seqserve_server.artifact.manifest import Manifest
 
@@ -46,6 +40,7 @@ T = TypeVar("T")
 
 # Enough that a full batch runs on each core while another one fills.
 _IN_FLIGHT = 128
+_FORM = HttpForm(path="/translate", text_field="q")
 _BATCH_SERVERS = {
     "CTranslate2 int8": ("ctranslate2", "--precision", "int8"),
     "CTranslate2 fp32": ("ctranslate2", "--precision", "float32"),
@@ -134,7 +129,7 @@ async def _measured(
             for streamed in (False,) if callers else (False, True):
                 caller: Caller = caller_of(process.address, streamed=streamed)
                 if server.is_http:
-                    caller = http_caller_of(process.address)
+                    caller = HttpCaller(process.address, _FORM)
                 await stack.enter_async_context(caller)
                 callers.append((Series(server.name + " streamed" * streamed), caller))
         for _, caller in callers:

@@ -24,6 +24,7 @@ from bench.drivers.seqserve import EngineProcess, LoopRun
 from bench.drivers.server_process import Server, ServerProcess, seqserve_server
 from bench.models import shipped_artifacts
 from bench.requests import PAIRS, mixed
+from bench.scenarios import fronts
 from bench.served import Served, served_table
 from bench.tables import Table, shown, spread_of_ratios
 from seqserve.processes import available_cores
@@ -59,18 +60,11 @@ class Layout(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is measured."""
+class Plan(fronts.Plan):
+    """What is measured; if empty, ``fronts`` is a server's default, ``callers`` two for a row."""
 
-    rounds: int = 5
-    turn_s: float = 2.0
-    """How long a turn takes, about."""
     layouts: Sequence[Layout] = ()
     """If empty, all of :func:`layouts`; one core is always among them."""
-    fronts: Sequence[int] = ()
-    """Numbers of front processes; if empty, a server's default."""
-    callers: Sequence[int] = ()
-    """Numbers of requests in flight; if empty, two for each row."""
     folder: Path = Path("build/bench/scaling")
     """Keeps the copy of the model for a later run."""
 
@@ -153,10 +147,10 @@ def measure_artifact(artifact: Path, plan: Plan) -> Iterator[dict[str, Any]]:
         for layout, engines in starts.items():
             team = [stack.enter_context(engine.result()) for engine in engines]
             servers = {}
-            for fronts in plan.fronts or [ServeOptions().front_count()]:
-                log = Path(place) / f"{_name(layout._asdict())}, {fronts}.log"
-                server = ServerProcess(_server(plain, layout, fronts), log)
-                servers[fronts] = stack.enter_context(server)
+            for count in plan.fronts or [ServeOptions().front_count()]:
+                log = Path(place) / f"{_name(layout._asdict())}, {count}.log"
+                server = ServerProcess(_server(plain, layout, count), log)
+                servers[count] = stack.enter_context(server)
             cases.append(_Case(layout, team, Served(servers)))
         texts = mixed(PAIRS)
         # Round 0 only warms up.
@@ -181,12 +175,12 @@ def _report(manifest: Manifest, cases: Sequence[_Case]) -> dict[str, Any]:
     }
 
 
-def _server(plain: Server, layout: Layout, fronts: int) -> Server:
+def _server(plain: Server, layout: Layout, count: int) -> Server:
     counts = {
         "--engine-processes": layout.processes,
         "--workers": layout.processes * layout.workers,
         "--slots": layout.rows,
-        "--front-processes": fronts,
+        "--front-processes": count,
         "--max-queue": 1 << 16,
     }
     options = [str(part) for pair in counts.items() for part in pair]

@@ -36,13 +36,8 @@ def draw(result: AttentionResult, kind: Kind) -> Figure:
     )
     for layer, line in enumerate(axes):
         for head, cell_axes in enumerate(line):
-            heat_map(
-                cell_axes,
-                weights.of(layer, head),
-                f"layer {layer}, head {head}",
-                bounds=(0, 1),
-                bar=False,
-            )
+            title = f"layer {layer}, head {head}"
+            heat_map(cell_axes, weights.of(layer, head), title, bounds=(0, 1), bar=None)
             name_cells(cell_axes, rows if head == 0 else [], columns)
     return figure
 
@@ -88,13 +83,8 @@ def of_artifact(folder: Path, source: str, target: str | None) -> AttentionResul
 
 def _weights(array: NDArray[np.float32]) -> AttentionWeights:
     layers, _, heads, queries, keys = array.shape  # of one pair
-    return AttentionWeights(
-        layers=layers,
-        heads=heads,
-        queries=queries,
-        keys=keys,
-        weights=tuple(array.ravel().tolist()),
-    )
+    weights = tuple(array.ravel().tolist())
+    return AttentionWeights(layers=layers, heads=heads, queries=queries, keys=keys, weights=weights)
 
 
 def draw_masks(length: int, padding: int) -> Figure:
@@ -117,15 +107,7 @@ def draw_masks(length: int, padding: int) -> Figure:
     for unused in cells[len(pictures) :]:
         unused.remove()
     for cell, (title, mask) in zip(cells, pictures.items(), strict=False):
-        heat_map(
-            cell,
-            mask.float(),
-            title,
-            x="key",
-            y="query",
-            bounds=(0, 1),
-            bar=False,
-        )
+        heat_map(cell, mask.float(), title, x="key", y="query", bounds=(0, 1), bar=None)
         cell.set_aspect("equal")
         cell.set_xticks(range(mask.size(1)))
         first = length - mask.size(0) if title == _CACHED else 0

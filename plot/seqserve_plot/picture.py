@@ -19,7 +19,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry
-from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from seqserve.errors import OptionError, SeqserveError
@@ -108,39 +107,26 @@ def heat_map(
     y: str = "",
     bounds: tuple[float, float] | None = None,
     colours: Colormap = AMOUNT,
-    bar: bool = True,
+    bar: str | None = "",
 ) -> None:
-    """Draws a matrix ``[R, C]``, row 0 at the top; ``bounds`` are the values of the end colours."""
+    """Draws a matrix ``[R, C]``, row 0 at the top; ``bounds`` are the values of the end colours.
+
+    ``bar`` is the label of the key of colours and numbers next to it, None for no key.
+    """
     low, high = bounds or (None, None)
+    cells = np.asarray(matrix)
     image = axes.imshow(
-        np.asarray(matrix),
-        aspect="auto",
-        cmap=colours,
-        vmin=low,
-        vmax=high,
-        interpolation="nearest",
+        cells, aspect="auto", cmap=colours, vmin=low, vmax=high, interpolation="nearest"
     )
-    axes.set_title(title)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    frame(axes)
-    if bar:
-        add_bar(axes, image)
-
-
-def frame(axes: Axes) -> None:
-    """Draws the frame of a matrix, whose cells may be as light as the ground."""
+    axes.set(title=title, xlabel=x, ylabel=y)
+    # Cells may be as light as the ground.
     axes.spines[:].set_visible(True)
-
-
-def add_bar(axes: Axes, image: AxesImage, label: str = "") -> None:
-    """Draws the key of colours and numbers next to a matrix."""
-    if axes.figure:
-        bar = axes.figure.colorbar(image, ax=axes, label=label)
-        assert bar.solids is not None, "an image has no contours"
+    if bar is not None and axes.figure:
+        key = axes.figure.colorbar(image, ax=axes, label=bar)
+        assert key.solids is not None, "an image has no contours"
         # Without it, the steps of a transparent colour overlap.
-        bar.solids.set(edgecolor="none", rasterized=True)
-        bar.outline.set_edgecolor(SETTINGS["axes.edgecolor"])
+        key.solids.set(edgecolor="none", rasterized=True)
+        key.outline.set_edgecolor(SETTINGS["axes.edgecolor"])
 
 
 def name_cells(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:

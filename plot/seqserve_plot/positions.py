@@ -144,11 +144,8 @@ def _rotary(positions: RotaryPositions, length: int) -> Figure:
     turned = positions.rotate(ones, 0)[0, 0]
     curve = axes[0][1]
     curve.plot(turned @ turned[0] / ones.size(-1))
-    curve.set(
-        title="product of two rotated vectors",
-        xlabel="distance",
-        ylabel="relative to distance 0",
-    )
+    curve.set(title="product of two rotated vectors", xlabel="distance")
+    curve.set_ylabel("relative to distance 0")
     curve.grid(alpha=0.3)
     return figure
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from seqserve_plot.picture import AMOUNT, add_bar, frame, grid
+from seqserve_plot.picture import grid, heat_map
 from seqserve_server.artifact.manifest import Manifest
 from seqserve_server.contract.events import Event
 from seqserve_server.contract.limits import EngineLimits, Provider
@@ -124,21 +123,15 @@ def draw(stays: Sequence[Stay], slots: int) -> Figure:
         f"continuous batching, traced: {slots} slots": stays,
         "one batch after another, computed": batches,
     }
-    for row, (title, drawn) in zip(axes, both.items(), strict=True):
-        _draw_stays(row[0], drawn, steps, f"{title}, {max(stay.end for stay in drawn)} steps")
+    for [cell], (title, drawn) in zip(axes, both.items(), strict=True):
+        most = max(stay.source_tokens + stay.steps for stay in drawn)
+        heat_map(
+            cell,
+            tokens_held(drawn, steps),
+            f"{title}, {max(stay.end for stay in drawn)} steps",
+            x="step",
+            y="request",
+            bounds=(0, most),
+            bar="tokens in the cache",
+        )
     return figure
-
-
-def _draw_stays(axes: Axes, stays: Sequence[Stay], steps: int, title: str) -> None:
-    most = max(stay.source_tokens + stay.steps for stay in stays)
-    image = axes.imshow(
-        tokens_held(stays, steps),
-        aspect="auto",
-        cmap=AMOUNT,
-        vmin=0,
-        vmax=most,
-        interpolation="nearest",
-    )
-    axes.set(title=title, xlabel="step", ylabel="request")
-    frame(axes)
-    add_bar(axes, image, "tokens in the cache")

@@ -61,6 +61,12 @@ class Line:
         return Line(self.reference, self.source, self.category, list(filter(None, known)))
 
 
+def development(source_language: str = "en") -> list[Line]:
+    """Reads the development set, backwards for a model from German."""
+    lines = [Line.of(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
+    return [line.backwards() for line in lines] if source_language == "de" else lines
+
+
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m recipes.german", description=__doc__)
@@ -72,9 +78,7 @@ def main() -> None:
     parser.add_argument("--beam-size", type=int, help="for an artifact; greedy search by default")
     parser.add_argument("--translations", action="store_true", help="print what was translated")
     arguments = parser.parse_args()
-    lines = [Line.of(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
-    if arguments.source_language == "de":
-        lines = [line.backwards() for line in lines]
+    lines = development(arguments.source_language)
     options = EvaluateOptions(
         path=arguments.path, target=arguments.target, beam_size=arguments.beam_size, threads=1
     )

@@ -127,11 +127,13 @@ def is_plural(noun: str) -> bool:
 def plural(noun: str) -> str:
     """Returns the plural of what can be counted, and what cannot as it is."""
     word = bare(noun)
-    if word == noun:
-        return noun
+    return noun if word == noun else _with_s(word, "to")
+
+
+def _with_s(word: str, *others: str) -> str:
     if word.endswith("y") and word[-2] not in "aeou":
         return word[:-1] + "ies"
-    return word + ("es" if word.endswith(("s", "sh", "ch", "x", "to")) else "s")
+    return word + ("es" if word.endswith(("s", "sh", "ch", "x", *others)) else "s")
 
 
 def be(subject: str, *, many: bool) -> str:
@@ -143,14 +145,7 @@ def be(subject: str, *, many: bool) -> str:
 
 def third_person(verb: str) -> str:
     """Conjugates for he, she and it."""
-    irregular = {"have": "has", "do": "does", "go": "goes"}
-    if verb in irregular:
-        return irregular[verb]
-    if verb.endswith(("s", "sh", "ch", "x")):
-        return verb + "es"
-    if verb.endswith("y") and verb[-2] not in "aeou":
-        return verb[:-1] + "ies"
-    return verb + "s"
+    return {"have": "has", "do": "does", "go": "goes"}.get(verb) or _with_s(verb)
 
 
 def progressive(verb: str) -> str:

@@ -97,7 +97,7 @@ def bart_like(
     }
     return Family(
         config=TransformerConfig(**values | differences),
-        names={**embeddings.names, **_names(prefix)},
+        names={**embeddings.names, **weight_names(prefix)},
         changes={"logits_bias": Tensor.flatten, **(changes or {})},
         computed=computed or {},
         unused=(*embeddings.others, bias, "*.embed_positions.*", "*.version"),
@@ -112,7 +112,8 @@ def _prefix(checkpoint: Checkpoint) -> str:
     return "model." if is_whole or "shared.weight" not in checkpoint.names else ""
 
 
-def _names(prefix: str) -> dict[str, str]:
+def weight_names(prefix: str) -> dict[str, str]:
+    """Returns the names of the weights and modules of both stacks, by ours."""
     layer = _NAMES["layer"]
     layers = layer_names(
         f"{prefix}{{}}.layers.*.{{}}", encoder=layer, decoder=layer | _NAMES["cross"]

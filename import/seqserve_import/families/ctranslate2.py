@@ -45,7 +45,7 @@ def ctranslate2(checkpoint: Checkpoint) -> Family:
         raise checkpoint.config.wrong("model_type", "is the type of CTranslate2's own files")
     check_supported(checkpoint)
     source, target, output = _tables(checkpoint)
-    names = _names(_NAMES["gated" if GATE in checkpoint.names else "plain"])
+    names = weight_names(is_gated=GATE in checkpoint.names)
     built = TransformerConfig(
         **shape_of(checkpoint),
         shared_embeddings=checkpoint.are_equal(source, target),
@@ -119,8 +119,9 @@ def _table(stack: str, positions: PositionScheme) -> str:
     return f"{stack}/layer_0/{BUCKETS}" if is_t5 else f"{stack}/{TABLE}"
 
 
-def _names(feed_forward: Mapping[str, str]) -> dict[str, str]:
-    layer = {**_NAMES["layer"], **feed_forward}
+def weight_names(*, is_gated: bool) -> dict[str, str]:
+    """Returns the names of the weights of both stacks, by ours."""
+    layer = {**_NAMES["layer"], **_NAMES["gated" if is_gated else "plain"]}
     modules = layer_names("{}/layer_*/{}", encoder=layer, decoder=layer | _NAMES["cross"])
     for stack in STACKS:
         modules[f"{stack}_norm"] = f"{stack}/layer_norm"

@@ -9,7 +9,7 @@ import pytest
 from bench import random_artifact, served
 from bench.drivers.device_engines import StepTime, Turn
 from bench.models import MARIAN_BASE
-from bench.random_artifact import DeviceLimits, LimitsProbe, Work
+from bench.random_artifact import Device, DeviceLimits, Work
 from bench.scenarios import gpu
 from bench.scenarios.gpu import Plan
 from bench.scenarios.gpu_cases import CASES, LENGTH, Case, tables
@@ -108,6 +108,6 @@ def test_shares_of_limits_stand_beside_a_step() -> None:
 
 
 def test_limits_of_this_machine_are_plausible() -> None:
-    limits = LimitsProbe("cpu").measure()
+    limits = Device("cpu").measure()
     assert limits.bytes_per_s > 1e8
     assert limits.operations_per_s > 1e8

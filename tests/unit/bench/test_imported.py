@@ -1,8 +1,10 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver
+from bench.models import T5_SMALL
 from bench.scenarios import imported
 from bench.scenarios.imported import Engine, EngineRun
 from tests import checkpoints as small
@@ -34,11 +36,9 @@ def test_ctranslate2_gives_the_words_of_an_imported_model(family: str, tmp_path:
 def test_transformers_gives_the_words_of_an_imported_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    shape = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
-    config = T5Config(vocab_size=300, **shape, **imported.IDS)
-    monkeypatch.setitem(imported.SHAPES, "tiny", lambda: T5ForConditionalGeneration(config))
+    sizes = {"width": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    shape = replace(T5_SMALL, vocabulary_size=300, feed_forward_width=64, **sizes)
+    monkeypatch.setitem(imported.SHAPES, "tiny", shape)
     imported.write("tiny", tmp_path)
     model = load(Checkpoint(tmp_path)).model
     sources = [[20 + row, *range(30, 34 + row), model.config.eos_id] for row in range(9)]

@@ -31,7 +31,7 @@ class Counter:
 
 def test_calls_give_results_and_errors_in_turn() -> None:
     with RemoteObject("counter", Counter, 5) as counter:
-        counter.wait(PATIENCE_S)
+        counter.receive(PATIENCE_S)
         assert counter.call("add", 2, timeout_s=PATIENCE_S) == 7
         with pytest.raises(RuntimeError, match="counter: ZeroDivisionError: division by zero"):
             counter.call("divide", 0, timeout_s=PATIENCE_S)
@@ -44,12 +44,12 @@ def test_an_object_that_cannot_be_made_says_why() -> None:
         RemoteObject("counter", Counter, -1) as counter,
         pytest.raises(RuntimeError, match="counter: ValueError: -1 is negative"),
     ):
-        counter.wait(PATIENCE_S)
+        counter.receive(PATIENCE_S)
 
 
 def test_a_process_that_ends_is_an_error_at_once_and_later() -> None:
     with RemoteObject("counter", Counter, 0) as counter:
-        counter.wait(PATIENCE_S)
+        counter.receive(PATIENCE_S)
         for _ in range(2):
             with pytest.raises(RuntimeError, match="counter: its process ended with status 3"):
                 counter.call("end", timeout_s=PATIENCE_S)
@@ -58,7 +58,7 @@ def test_a_process_that_ends_is_an_error_at_once_and_later() -> None:
 def test_a_call_that_takes_too_long_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.drivers.subprocess_driver._PATIENCE_S", 0.1)
     with RemoteObject("counter", Counter, 0) as counter:
-        counter.wait(PATIENCE_S)
+        counter.receive(PATIENCE_S)
         began_s = time.monotonic()
         with pytest.raises(RuntimeError, match="counter: no answer after 0 s"):
             counter.call("sleep", timeout_s=0.1)

@@ -78,8 +78,7 @@ def test_each_section_of_weights_is_a_recipe_that_names_its_augmented_pairs() ->
 
 @pytest.fixture
 def lines() -> list[german.Line]:
-    text = german.DEVELOPMENT.read_text(encoding="utf-8")
-    return [german.Line.of(line) for line in text.splitlines()]
+    return german.development()
 
 
 def test_the_development_set_is_sound_and_not_trained_on(lines: list[german.Line]) -> None:
@@ -93,7 +92,7 @@ def test_the_development_set_is_sound_and_not_trained_on(lines: list[german.Line
 
 
 def test_the_development_set_reads_backwards(lines: list[german.Line]) -> None:
-    back = [line.backwards() for line in lines]
+    back = german.development("de")
     assert [line.source for line in back] == [line.reference for line in lines]
     spans = [(ways, line.reference) for line in back for ways in line.copied]
     assert len(spans) > 200 and all(german.is_copied(*span) for span in spans)
