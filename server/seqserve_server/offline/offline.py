@@ -24,7 +24,7 @@ from seqserve_server.artifact.repository import model_folder
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.limits import Provider
 from seqserve_server.contract.messages import Setup
-from seqserve_server.features.features import all_features
+from seqserve_server.features import all_features
 from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.generate.answer import answer

@@ -25,7 +25,7 @@ from seqserve.address import address_of
 from seqserve.open_inference import open_inference_pb2, open_inference_pb2_grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.contract.errors import Draining, StartupError
-from seqserve_server.features.features import all_features
+from seqserve_server.features import all_features
 from seqserve_server.front.call.connections import connection_arguments
 from seqserve_server.front.call.interceptor import CallInterceptor
 from seqserve_server.front.call.wire import Context, aborted

@@ -14,7 +14,7 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority
-from seqserve_server.features.features import all_features
+from seqserve_server.features import all_features
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.engine import Receive
 from seqserve_server.front.generate import answer as answering
