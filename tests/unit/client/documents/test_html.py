@@ -152,3 +152,11 @@ def test_pages_of_books(text: str, texts: list[str]) -> None:
     source = f'<?xml version="1.0"?><!DOCTYPE html SYSTEM "x">\n{text}\n'
     passages = passages_of(Format.EPUB, source)
     assert sent(passages) == texts
+
+
+@pytest.mark.parametrize("program", ["{{ a\n | b }}", "{# a #}", "<?php a($b->c) ?>", "<?= $a ?>"])
+def test_programs_in_pages_stay(program: str) -> None:
+    passages = passages_of(Format.HTML, f"<p title='{program}'>c {program} d</p>\n<p>e</p>\n")
+    result = f"<p title='{program}'>C {program} D</p>\n<p>E</p>\n"
+    assert in_capitals(passages) == result
+    assert [each.line for each in passages][1] == 2 + 2 * program.count("\n")
