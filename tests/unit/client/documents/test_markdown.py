@@ -292,3 +292,11 @@ def test_a_long_text_is_not_divided_within_markup() -> None:
         40,
         60,
     )
+
+
+@pytest.mark.parametrize("form", ["{}\n", "- {} {}\n", "| {} |\n|---|\n| {} |\n", "**{}**\n"])
+@pytest.mark.parametrize("link", ["[a b]", "[a b][]"])
+def test_a_link_alone_keeps_its_label(form: str, link: str) -> None:
+    passages = passages_of(Format.MARKDOWN, f"{form.format(link, link)}\n[a b]: c.md\n")
+    result = form.format("[A B][a b]", "[A B][a b]")
+    assert in_capitals(passages) == f"{result}\n[a b]: c.md\n"
