@@ -160,6 +160,11 @@ _RAISED = re.compile(
 _CELL_NAME = re.compile(r"\$?[A-Z]{1,3}\$?\d{1,7}")
 
 
+def _open_piece(node: Node) -> Piece | None:
+    is_code = node.name == "text:span" and node.attributes.get("style-name") in _OPEN_CODE
+    return Piece(Kind.PLACEHOLDER, node.raw, text=f"`{node.text}`") if is_code else None
+
+
 def _open_role(
     code: Container[str], raised: Container[str], node: Node, parent: Node
 ) -> Role | None:
@@ -200,6 +205,7 @@ _OPEN = Table(
         **dict.fromkeys(("text:initial-creator", "text:user-defined"), Role.PROTECTED),
         "text:s": Role.SPACE,
     },
+    piece=_open_piece,
     values={
         # Programs show it, and not the paragraph in the cell.
         "table:table-cell": re.compile(r"(?<=string-value=\")([^\"]+)"),

@@ -142,7 +142,7 @@ def test_what_stays_is_named_with_its_reason() -> None:
     [
         ("<html><head><title/><script/></head><body><p>a <b>b</b></p></body></html>", ["a b"]),
         ("<p>a&nbsp;b <![CDATA[c & d]]><br/>e <code>x</code> <i class='notranslate'>f</i></p>",
-         ["a\u00a0b c & d", "e x f"]),
+         ["a\u00a0b c & d", "e `x` f"]),
         ("<ncx><navLabel><text>a</text></navLabel><content src='b'/></ncx>", ["a"]),
         # What is no XML is read as HTML.
         ("<p>a<p>b & <b>c", ["a", "b &", "c"]),
