@@ -54,12 +54,15 @@ class SourceFile:
             # Not sys.stdin: a thread that waits for it would block the end of the program.
             data = open(0 if is_standard_input else path, "rb", closefd=not is_standard_input)  # noqa: SIM115
             self._head = data.peek(HEAD_BYTES)[:HEAD_BYTES]
+            if kind in TELLING and encoding == "utf-8":
+                # It is read as a whole anyway.
+                with data:
+                    content = data.read()
+                data, encoding = io.BufferedReader(io.BytesIO(content)), encoding_of(kind, content)
         except OSError as error:
             is_text = isinstance(error, FileNotFoundError) and not option and " " in self.name
             hint = "; `seqserve generate` takes texts" if is_text else ""
             raise OptionError(f"{self.name}: {error.strerror}{hint}") from None
-        if kind in TELLING and encoding == "utf-8" and can_be_read_twice(path):
-            encoding = encoding_of(kind, path.read_bytes())
         mark = marked(self._head)
         self.encoding, self.mark = mark or encoding, MARK if mark else ""
         try:

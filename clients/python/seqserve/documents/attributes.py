@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from seqserve.documents.pieces import Kind, Piece
-from seqserve.documents.syntax import SHORTCODE, Syntax, enclosed
+from seqserve.documents.syntax import TEMPLATES, Syntax, enclosed
 from seqserve.language_codes import AUTO, folded
 from seqserve.words import has_words
 
@@ -34,13 +34,14 @@ _ATTRIBUTE = re.compile(
 _WRITTEN = {"double": ('"', "&quot;"), "single": ("'", "&#39;")}
 
 
-TEMPLATE = re.compile(f"({SHORTCODE}|{enclosed('<%', '%', '>')})")
-"""What a program replaces in a page, as a group."""
+_PROGRAMS = (r"\{#", "#", r"\}"), ("<%", "%", ">"), (r"<\?(?:php\b|=)", "?", ">")
+TEMPLATE = re.compile(f"({'|'.join(enclosed(*each, '') for each in (*TEMPLATES, *_PROGRAMS))})")
+"""What a program replaces in a page, as a group: also its comments, PHP, and several lines."""
 
 
 def without_templates(source: str) -> str:
     """Returns a source with digits in place of templates, in which quotes and tags mean nothing."""
-    return TEMPLATE.sub(lambda match: "0" * len(match[0]), source)
+    return TEMPLATE.sub(lambda match: re.sub(r"[^\r\n]", "0", match[0]), source)
 
 
 class Languages(NamedTuple):

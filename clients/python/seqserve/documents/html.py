@@ -255,6 +255,11 @@ def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Rol
     return Role.PROTECTED if node.name in _KEPT_INLINE else Role(why)
 
 
+def _piece(node: XmlNode) -> Piece | None:
+    is_code = node.name in _KEPT_INLINE - _INLINE
+    return Piece(Kind.PLACEHOLDER, node.raw, text=f"`{node.text}`") if is_code else None
+
+
 SYNTAX = Syntax(
     read=html.unescape,
     write=lambda text: escaped(text).replace("\N{NO-BREAK SPACE}", "&nbsp;"),
@@ -269,6 +274,7 @@ _XHTML = Table(
     },
     other=Role.STRUCTURE,
     is_text=True,
+    piece=_piece,
     syntax=SYNTAX._replace(write=escaped),
 )
 # What tells the pages of a book: its titles and languages.

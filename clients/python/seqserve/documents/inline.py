@@ -168,6 +168,9 @@ def _trimmed(
             tail.extendleft(reversed([*inner.pop().pieces()]))
         if len(inner) != 1 or (closing := inner[0].closing) is None or inner[0].is_run:
             break
+        if closing.written is not None and inner[0].piece.written is None:
+            # With a translation it gets the label that the link had.
+            break
         head.append(inner[0].piece)
         tail.appendleft(closing)
         syntax = inner[0].piece.syntax or syntax

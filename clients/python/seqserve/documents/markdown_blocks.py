@@ -32,11 +32,12 @@ COMPONENT = rf"</?(?:[A-Z]|[a-z](?=[^<>]{{1,500}}=\{{))[\w.:-]*+(?:[^<>{{}}\"']|
 """A tag of MDX, as a pattern: its name has a capital, or it has an expression. Others are HTML."""
 _LONG_COMPONENT = re.compile(COMPONENT + r"[ \t]*(?:\n|\Z)")
 _TITLE = re.compile(
-    # Behind marks of quotes and items: of a box or a tab; of a container.
+    # Behind marks of quotes and items: of a box or a tab; of a container, whose name has no dots,
+    # as those of modules have.
     r"[ \t>*-]*+(?:(?:!!!|\?\?\?\+?|===[+!]?)[^\"\n]*\"(?P<quoted>[^\"\n]+)\""
-    r"|:{3,}+[ \t]*+(?:\{[^}\n]*\}|[\w-]++)[ \t]*+"
+    r"|:{3,}+[ \t]*+(?:\{[^}\n]*\}|[\w-]++(?![.:]))[ \t]*+"
     r"(?:\[(?P<bracketed>[^\]\n]+)\]|(?P<bare>[^{\[\n]*))"
-    r"|/{3,}+[^|\n]*+\|(?P<barred>[^\n]*))"
+    r"|/{3,}+(?![ \t]*html\b)[^|\n]*+\|(?P<barred>[^\n]*))"
 )
 
 

@@ -30,6 +30,10 @@ from seqserve.words import ADDRESS
 # once as are in no text that somebody writes.
 _MOST_AT_ONCE = 4000
 _BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
+# A picture in its address is long, and takes no time.
+_PICTURE = re.compile(r"data:[\w.+-]+/[\w.+;=-]+,[\w+/=%-]{100,}+")
+_PAIRS = (("[", "]"), ("(", ")"), ("<", ">"))
+_MOST_TRIED = 50
 
 
 _COMMENT = "|".join([enclosed(r"\{#", "#", r"\}"), enclosed(r"\{/\*", "*", r"/\}")])
@@ -97,15 +101,33 @@ def pieces(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:
     references = {**{label: {"href": "", "title": ""} for label in labels}, **references}
     begin = 0
     while begin < len(text):
-        brackets = _BRACKETS.match(text, begin, begin + _MOST_AT_ONCE)
-        end = brackets.end() if brackets else begin + _MOST_AT_ONCE
+        end = begin + _MOST_AT_ONCE
+        for picture in _PICTURE.finditer(text, begin):
+            if picture.start() >= end:
+                break
+            end += len(picture[0])
+        if brackets := _BRACKETS.match(text, begin, end):
+            end = brackets.end()
         if end < len(text):
             # Before a link, between sentences, or else words.
             marks = (" ",) if brackets else (". ", "\n", " ")
-            ends = (text.rfind(mark, begin, end) + len(mark) for mark in marks)
-            end = next((each for each in ends if each > begin + len(". ")), end)
+            ends = [each for mark in marks for each in _ends(text, mark, begin, end)]
+            whole = (each for each in ends if _is_whole(text[begin:each]))
+            end = next(whole, next(iter(ends), end))
         yield from with_whole_elements(_divided(text[begin:end], references))
         begin = end
+
+
+def _ends(text: str, mark: str, begin: int, end: int) -> Iterator[int]:
+    for _ in range(_MOST_TRIED):
+        end = text.rfind(mark, begin + len(". "), end)
+        if end < 0:
+            return
+        yield end + len(mark)
+
+
+def _is_whole(text: str) -> bool:
+    return all(text.count(begin) == text.count(end) for begin, end in _PAIRS)
 
 
 def _divided(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:

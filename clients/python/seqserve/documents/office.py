@@ -143,6 +143,12 @@ do; tabs, breaks and frames divide a paragraph."""
 
 
 _OPEN_CODE = {"Source_20_Code", "Source_20_Text", "Source_Text", "Verbatim_20_Char"}
+# Pandoc's styles of code. LibreOffice has no such style without properties, and gives the texts of
+# a plain file the style that these are based on.
+_PANDOC_CODE = re.compile(
+    r"<style:style style:name=\"([^\"<>]*+)\" style:family=\"paragraph\""
+    r" style:parent-style-name=\"Preformatted_20_Text\">\s*+</style:style>"
+)
 # Styles of OpenDocument that raise their text.
 _RAISED = re.compile(
     r"<style:style\s(?:(?!style:name)[^<>])*+style:name=\"([^\"<>]*+)\"[^<>]*+>\s*+"
@@ -154,8 +160,15 @@ _RAISED = re.compile(
 _CELL_NAME = re.compile(r"\$?[A-Z]{1,3}\$?\d{1,7}")
 
 
-def _open_role(raised: Container[str], node: Node, parent: Node) -> Role | None:
-    if node.attributes.get("style-name") in _OPEN_CODE:
+def _open_piece(node: Node) -> Piece | None:
+    is_code = node.name == "text:span" and node.attributes.get("style-name") in _OPEN_CODE
+    return Piece(Kind.PLACEHOLDER, node.raw, text=f"`{node.text}`") if is_code else None
+
+
+def _open_role(
+    code: Container[str], raised: Container[str], node: Node, parent: Node
+) -> Role | None:
+    if node.attributes.get("style-name") in code:
         return Role.KEPT if node.name == "text:p" else Role.PROTECTED
     if node.name == "text:span" and node.attributes.get("style-name") in raised:
         return None if node.has_words else Role.POINT
@@ -192,6 +205,7 @@ _OPEN = Table(
         **dict.fromkeys(("text:initial-creator", "text:user-defined"), Role.PROTECTED),
         "text:s": Role.SPACE,
     },
+    piece=_open_piece,
     values={
         # Programs show it, and not the paragraph in the cell.
         "table:table-cell": re.compile(r"(?<=string-value=\")([^\"]+)"),
@@ -214,7 +228,8 @@ def parse_open(lines: Lines, languages: Languages = UNKNOWN) -> Iterator[Passage
         return f"{told[1]}{language}{told[3]}{region or 'none'}"
 
     source = _OPEN_LANGUAGE.sub(renamed, "".join(lines))
-    role = partial(_open_role, {*_RAISED.findall(source)})
+    code = {*_OPEN_CODE, *_PANDOC_CODE.findall(source)}
+    role = partial(_open_role, code, {*_RAISED.findall(source)})
     return replace(_OPEN, role=role).parse([source])
 
 

@@ -73,13 +73,17 @@ def backslashes(
     return Syntax(lambda raw: escape.sub(character, raw), write, escape, keeps_space=True)
 
 
-def enclosed(begin: str, marks: str, end: str) -> str:
-    """Returns a pattern, in linear time, from ``begin`` to the last mark and ``end``: few marks."""
-    others = rf"[^\n{marks}]{{0,500}}+"
+def enclosed(begin: str, marks: str, end: str, line_end: str = r"\n") -> str:
+    """Returns a pattern, in linear time, from ``begin`` to the last mark and ``end``: few marks.
+
+    It ends within its line, unless ``line_end`` is empty.
+    """
+    others = rf"[^{line_end}{marks}]{{0,500}}+"
     return rf"{begin}{others}(?:[{marks}](?!{end}){others}){{0,8}}+{re.escape(marks[-1])}{end}"
 
 
-SHORTCODE = "|".join([enclosed(r"\{\{", "{}", r"\}"), enclosed(r"\{%", "%", r"\}")])
+TEMPLATES = (r"\{\{", "{}", r"\}"), (r"\{%", "%", r"\}")
+SHORTCODE = "|".join(enclosed(*each) for each in TEMPLATES)
 """Expressions and statements of templates, as a pattern: ``{{ name }}``, ``{% if a %}``."""
 
 

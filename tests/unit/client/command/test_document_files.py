@@ -10,6 +10,7 @@ from hypothesis import given as draw
 from hypothesis import strategies as st
 
 from seqserve.command.document_files import SourceFile, can_be_read_twice
+from seqserve.documents.formats import Format
 from seqserve.errors import OptionError
 
 
@@ -117,3 +118,13 @@ def test_an_unknown_encoding_is_refused(path: Path) -> None:
     path.write_bytes(b"a")
     with pytest.raises(OptionError, match="--encoding: unknown encoding 'utf-9'"):
         SourceFile(path, "utf-9")
+
+
+def test_a_page_from_a_pipe_tells_its_encoding() -> None:
+    content = '<meta charset="windows-1251"><p>Да</p>'.encode("windows-1251")
+    end, begin = os.pipe()
+    os.write(begin, content)
+    os.close(begin)
+    with closing(SourceFile(Path(f"/dev/fd/{end}"), kind=Format.HTML)) as source:
+        assert (source.encoding, "".join(source).encode("cp1251")) == ("cp1251", content)
+    os.close(end)

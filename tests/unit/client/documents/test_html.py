@@ -121,7 +121,7 @@ def test_what_stays_is_named_with_its_reason() -> None:
     [
         ("<html><head><title/><script/></head><body><p>a <b>b</b></p></body></html>", ["a b"]),
         ("<p>a&nbsp;b <![CDATA[c & d]]><br/>e <code>x</code> <i class='notranslate'>f</i></p>",
-         ["a\u00a0b c & d", "e x f"]),
+         ["a\u00a0b c & d", "e `x` f"]),
         ("<ncx><navLabel><text>a</text></navLabel><content src='b'/></ncx>", ["a"]),
         # What is no XML is read as HTML.
         ("<p>a<p>b & <b>c", ["a", "b &", "c"]),
@@ -131,3 +131,11 @@ def test_pages_of_books(text: str, texts: list[str]) -> None:
     source = f'<?xml version="1.0"?><!DOCTYPE html SYSTEM "x">\n{text}\n'
     passages = passages_of(Format.EPUB, source)
     assert sent(passages) == texts
+
+
+@pytest.mark.parametrize("program", ["{{ a\n | b }}", "{# a #}", "<?php a($b->c) ?>", "<?= $a ?>"])
+def test_programs_in_pages_stay(program: str) -> None:
+    passages = passages_of(Format.HTML, f"<p title='{program}'>c {program} d</p>\n<p>e</p>\n")
+    result = f"<p title='{program}'>C {program} D</p>\n<p>E</p>\n"
+    assert in_capitals(passages) == result
+    assert [each.line for each in passages][1] == 2 + 2 * program.count("\n")

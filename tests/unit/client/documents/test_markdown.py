@@ -226,3 +226,36 @@ def test_the_reader_sees_the_translation(words: list[str], is_apart: bool) -> No
     ):
         found = with_word(f"{before}word{behind}", "word", translation)
         assert shown(found) == [(kind, translation)], found
+
+
+@pytest.mark.parametrize(
+    ("line", "is_text"),
+    [
+        ("::: package.module", False),
+        ("::: tip Title", True),
+        ("/// html | div.result", False),
+        ("/// note | Title", True),
+    ],
+)
+def test_only_titles_of_boxes_are_texts(line: str, is_text: bool) -> None:
+    assert bool(sent(passages_of(Format.MARKDOWN, f"{line}\n"))) is is_text
+
+
+def test_a_long_text_is_not_divided_within_markup() -> None:
+    picture = f"data:image/png;base64,{'iVBOrw0K' * 1000}"
+    badge, link = f"[![A c]({'d' * 150}.svg)](e)", f"[a b c]({'d' * 120} 'a b')"
+    text = f"a ![b c]({picture}) d <img src='{picture}'> e {f'{badge} ' * 40}{f'{link} a ' * 60}\n"
+    result = in_capitals(passages_of(Format.MARKDOWN, text))
+    assert "\\" not in result and result.count(picture) == 2
+    assert (result.count(f"{'d' * 150}.svg"), result.count(f"[A B C]({'d' * 120} 'A B')")) == (
+        40,
+        60,
+    )
+
+
+@pytest.mark.parametrize("form", ["{}\n", "- {} {}\n", "| {} |\n|---|\n| {} |\n", "**{}**\n"])
+@pytest.mark.parametrize("link", ["[a b]", "[a b][]"])
+def test_a_link_alone_keeps_its_label(form: str, link: str) -> None:
+    passages = passages_of(Format.MARKDOWN, f"{form.format(link, link)}\n[a b]: c.md\n")
+    result = form.format("[A B][a b]", "[A B][a b]")
+    assert in_capitals(passages) == f"{result}\n[a b]: c.md\n"

@@ -393,3 +393,23 @@ def test_any_part_stays_to_the_byte_and_is_xml_when_translated(texts: list[str])
     assert sorted("".join("".join(after.itertext()).split())) == sorted(
         "".join("".join(before.itertext()).split())
     )
+
+
+@pytest.mark.parametrize(("properties", "is_code"), [("\n", True), ("<style:x/>", False)])
+def test_code_of_pandoc_is_told_from_plain_text_of_libreoffice(
+    properties: str, is_code: bool
+) -> None:
+    style = (
+        'style:name="P1" style:family="paragraph" style:parent-style-name="Preformatted_20_Text"'
+    )
+    styles = f'<a xmlns:style="u"><style:style {style}>{properties}</style:style></a>'
+    text = '<text:p text:style-name="P1">make x</text:p>'
+    assert sent(passages_of(Format.ODT, odt_document(styles + text))) == ["make x"] * (not is_code)
+
+
+def test_a_word_that_is_code_elsewhere_in_its_paragraph_is_translated() -> None:
+    code = '<text:span text:style-name="Source_Text">text</text:span>'
+    result = in_capitals(
+        passages_of(Format.ODT, odt_document(f"<text:p>a text of {code}</text:p>"))
+    )
+    assert result == odt_document(f"<text:p>A TEXT OF {code}</text:p>")
