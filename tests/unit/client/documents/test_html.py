@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format
 
-from .marking import marked, pairs, passages_of, sent
+from .marking import in_capitals, marked, pairs, passages_of, sent
 
 
 @pytest.mark.parametrize(
