@@ -191,4 +191,4 @@ def test_a_server_name_of_a_stranger_forges_no_line(guarded: Guarded) -> None:
     lines = [*guarded.server.stdout.splitlines(), *guarded.server.stderr.splitlines()]
     assert "forged" not in "".join(lines)
     for line in lines:
-        assert re.match(r"\d{4}-\d\d-\d\dT\S+ (debug|info|warning) |seqserve ready on ", line)
+        assert re.match(r"\d{4}-\d\d-\d\dT\S+ (debug|info|warning|error) |seqserve ready on ", line)

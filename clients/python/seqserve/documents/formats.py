@@ -100,8 +100,8 @@ _MARKUP = {Format.HTML, Format.ANDROID, Format.RESX, Format.XLIFF}
 TELLING = _MARKUP | {Format.PROPERTIES}
 """Formats that tell the encoding of a file, see :func:`encoding_of`."""
 _DECLARATION = re.compile(
-    rb"""\s*<\?xml\b[^>]*?\bencoding\s*=\s*["']([\w.:-]+)|.*?<meta\b[^>]*?\bcharset\s*=\s*["']?([\w.:-]+)""",
-    re.IGNORECASE | re.DOTALL,
+    rb"""\A\s*+<\?xml\b[^<>]*?\bencoding\s*=\s*["']([\w.:-]+)|<meta\b[^<>]*?\bcharset\s*=\s*["']?([\w.:-]+)""",
+    re.IGNORECASE,
 )
 _DECLARED_BYTES = 1024
 _ASCII = "".join(map(chr, range(128)))
@@ -120,7 +120,7 @@ def encoding_of(kind: Format, content: bytes) -> str:
     Sources: HTML Living Standard, section 13.2.3.2; XML 1.0, section 4.3.3.
     """
     told = "iso-8859-1" if kind is Format.PROPERTIES and not content.isascii() else "utf-8"
-    if kind in _MARKUP and (declared := _DECLARATION.match(content[:_DECLARED_BYTES])):
+    if kind in _MARKUP and (declared := _DECLARATION.search(content[:_DECLARED_BYTES])):
         told = _known(*declared.groups(b""))
     if not content.isascii():
         with suppress(UnicodeDecodeError):
