@@ -1,11 +1,6 @@
 """What a request may ask for beside a translation; the way of a request knows none of it."""
 
-from seqserve_server.features.alignment import alignment, unknowns
-from seqserve_server.features.casing import casing
-from seqserve_server.features.formality import formality
-from seqserve_server.features.numbers import numbers
-from seqserve_server.features.protected import protected
-from seqserve_server.features.terms import drafts, terms
+from seqserve_server.features import alignment, casing, formality, numbers, protected, terms
 from seqserve_server.front.generate.records import Features
 from seqserve_server.text.glossary import Glossaries
 
@@ -18,5 +13,13 @@ def all_features(glossaries: Glossaries) -> Features:
     draft depends on the casing, and on the terms and the formality, with which no draft is
     followed.
     """
-    makers = (unknowns, alignment, protected, casing, terms, formality, drafts)
-    return Features(makers, numbers, glossaries)
+    makers = (
+        alignment.unknowns,
+        alignment.alignment,
+        protected.protected,
+        casing.casing,
+        terms.terms,
+        formality.formality,
+        terms.drafts,
+    )
+    return Features(makers, numbers.numbers, glossaries)
