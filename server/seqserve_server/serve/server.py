@@ -86,10 +86,7 @@ class Server:
             max_answer_bytes=options.max_answer_mb * 1_000_000,
         )
         self._admission = Admission(
-            interceptor.peer_of,
-            interceptor.refuse,
-            options.max_message_bytes,
-            options.slot_count(),
+            interceptor.peer_of, interceptor.refuse, options.max_message_bytes, options.slot_count()
         )
         self._draining = asyncio.Event()
         self._health = _HealthServicer()

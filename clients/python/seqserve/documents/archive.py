@@ -14,16 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
-from seqserve.documents.formats import (
-    ARCHIVES,
-    Format,
-    declaring_utf_8,
-    encoding_of,
-    format_of,
-)
+from seqserve.documents.formats import ARCHIVES, Format, declaring_utf_8, encoding_of, format_of
 from seqserve.documents.office import folded
 from seqserve.documents.passage import ParseError, Parser, Passage
-from seqserve.documents.plain_text import HEAD_BYTES, MARK, marked
+from seqserve.documents.plain_text import decoded
 from seqserve.documents.xml_source import read
 from seqserve.errors import OptionError
 
@@ -219,13 +213,11 @@ def text_of(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
     if part.file_size > _MAX_TEXT_BYTES:
         raise OptionError(f"{name}: has {part.file_size:,} bytes; {_MAX_TEXT_BYTES:,} can be read")
     content = b"".join(_chunks(archive, part))
-    encoding = marked(content[:HEAD_BYTES]) or encoding_of(Format.HTML, content)
     try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        reason = f"is not {encoding.upper()}: {error.reason} at byte {error.start}"
-        raise OptionError(f"{name}: {reason}") from None
-    return text if encoding == "utf-8" else declaring_utf_8(text.removeprefix(MARK))
+        text, mark, encoding = decoded(content, encoding_of(Format.HTML, content))
+    except OptionError as error:
+        raise OptionError(f"{name}: {error}") from None
+    return mark + text if encoding == "utf-8" else declaring_utf_8(text)
 
 
 def _chunks(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> Iterator[bytes]:

@@ -146,7 +146,7 @@ def _damaged(method: int, begin: bytes) -> Callable[[Path], None]:
             lambda path: archive(path, {"content.xml": "<a>"}),
             "content.xml: line 1 is not well-formed",
         ),
-        (lambda path: archive(path, {"content.xml": b"\xff"}), "content.xml: is not UTF-8"),
+        (lambda path: archive(path, {"content.xml": b"\xff"}), "content.xml: is not utf-8"),
         (
             lambda path: archive(path, {"word/document.xml": DOCX, "word/styles.xml": DOCX}),
             "has no part with the text of a document of odt",
