@@ -180,7 +180,7 @@ class RemoteObject(Closing):
             raise RuntimeError(self._end()) from None
 
     def receive(self, timeout_s: float) -> Any:
-        """Returns the result of a call, as :meth:`call` does; first of all, None for the making."""
+        """Returns the result of a call, as :meth:`call` does; the first is None, for its making."""
         try:
             if not self._pipe.poll(max(timeout_s, 0.0)):
                 self.close()

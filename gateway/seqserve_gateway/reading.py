@@ -153,7 +153,11 @@ def write_file(
     kind, packed = format_of(Path(job.form)), io.BytesIO()
     if kind not in ARCHIVES:
         _, mark, encoding = decoded(job.content, encoding_of(kind, job.content))
-        return (mark + texts[job.form]).encode(encoding, errors_of(kind)), facts
+        try:
+            return (mark + texts[job.form]).encode(encoding, errors_of(kind, job.content)), facts
+        except UnicodeEncodeError as error:
+            unknown = f"its translation has {error.object[error.start]!r}, not in {encoding}"
+            raise Unreadable(f"{unknown}; convert the file to UTF-8") from None
     with (
         opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as source,
         zipfile.ZipFile(packed, "w") as archive,

@@ -27,10 +27,7 @@ from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.records import GenerateRequest, Source
 from seqserve_server.front.generate.route import find_model, route_to
 from seqserve_server.front.generate.source import read
-from seqserve_server.open_inference.model_control import (
-    ModelControlServicer,
-    version_of,
-)
+from seqserve_server.open_inference.model_control import ModelControlServicer, version_of
 from seqserve_server.open_inference.parameters import flag, options_of
 from seqserve_server.open_inference.tensors import (
     TEXT,

@@ -32,10 +32,10 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     """Reports readiness and figures, describes models, and loads and unloads them."""
 
     def __init__(
-        self, rollout: Versions, metrics: Metrics, features: Features, draining: asyncio.Event
+        self, versions: Versions, metrics: Metrics, features: Features, draining: asyncio.Event
     ) -> None:
-        self._rollout, self._metrics = rollout, metrics
-        self._repository, self._features = rollout.repository, features
+        self._versions, self._metrics = versions, metrics
+        self._repository, self._features = versions.repository, features
         self._draining = draining
 
     async def ServerLive(self, request: Message, call: ServerCall) -> pb.ServerLiveResponse:
@@ -131,7 +131,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
             raise InvalidRequest(
                 "parameters", "must be empty: a version is loaded as its folder holds it"
             )
-        await self._rollout.load(request.model_name)
+        await self._versions.load(request.model_name)
         return pb.RepositoryModelLoadResponse()
 
     async def RepositoryModelUnload(
@@ -144,7 +144,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         # From the lowest version up, so that none takes the place of a higher one; and all at once,
         # so that no call gets a version that is about to go.
         unloading = [
-            self._rollout.unload(name, entry.version) for entry in self._repository.versions(name)
+            self._versions.unload(name, entry.version) for entry in self._repository.versions(name)
         ]
         await asyncio.gather(*unloading)
         return pb.RepositoryModelUnloadResponse()

@@ -20,9 +20,9 @@ _ON_CALL = "its first call loads it"
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
-    def __init__(self, rollout: Versions, glossaries: GlossaryFolder, usage: Usage) -> None:
-        self._rollout, self._glossaries, self._usage = rollout, glossaries, usage
-        self._repository = rollout.repository
+    def __init__(self, versions: Versions, glossaries: GlossaryFolder, usage: Usage) -> None:
+        self._versions, self._glossaries, self._usage = versions, glossaries, usage
+        self._repository = versions.repository
 
     async def ListModels(
         self, request: pb.ListModelsRequest, call: ServerCall
@@ -44,21 +44,21 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self, request: pb.LoadModelRequest, call: ServerCall
     ) -> pb.LoadModelResponse:
         """Loads a version; answers when it takes calls."""
-        entry = await self._rollout.load(request.model, request.version)
+        entry = await self._versions.load(request.model, request.version)
         return pb.LoadModelResponse(model=self._model(entry))
 
     async def UnloadModel(
         self, request: pb.UnloadModelRequest, call: ServerCall
     ) -> pb.UnloadModelResponse:
         """Unloads a version; answers when its process has ended."""
-        entry = await self._rollout.unload(request.model, request.version)
+        entry = await self._versions.unload(request.model, request.version)
         return pb.UnloadModelResponse(model=self._model(entry))
 
     async def SetTraffic(
         self, request: pb.SetTrafficRequest, call: ServerCall
     ) -> pb.SetTrafficResponse:
         """Sets the weights by which calls that name no version are shared."""
-        entries = await self._rollout.set_traffic(request.model, dict(request.weights))
+        entries = await self._versions.set_traffic(request.model, dict(request.weights))
         models = [self._model(entry) for entry in entries]
         return pb.SetTrafficResponse(models=models)
 

@@ -64,15 +64,15 @@ class Server:
     def __init__(
         self,
         options: ServeOptions,
-        rollout: Versions,
+        versions: Versions,
         metrics: Metrics,
         security: Security | None = None,
         tracing: Tracing | None = None,
         glossaries: GlossaryFolder | None = None,
     ) -> None:
         """Binds the port; calls are answered after :meth:`start`."""
-        self._rollout = rollout
-        self._repository = rollout.repository
+        self._versions = versions
+        self._repository = versions.repository
         self._tracing = tracing
         security = security or Security()
         self._usage = security.usage
@@ -86,10 +86,7 @@ class Server:
             max_answer_bytes=options.max_answer_mb * 1_000_000,
         )
         self._admission = Admission(
-            interceptor.peer_of,
-            interceptor.refuse,
-            options.max_message_bytes,
-            options.slot_count(),
+            interceptor.peer_of, interceptor.refuse, options.max_message_bytes, options.slot_count()
         )
         self._draining = asyncio.Event()
         self._health = _HealthServicer()
@@ -111,10 +108,10 @@ class Server:
 
     async def start(self) -> None:
         """Starts the engines, then answers calls."""
-        await self._rollout.start()
+        await self._versions.start()
         self._watching = asyncio.create_task(self._glossaries.watch(self._watch_interval_s))
         self._usage.start()
-        self._rollout.on_change = self._on_change
+        self._versions.on_change = self._on_change
         await self._publish_health()
         await self._server.start()
         self._is_serving = True
@@ -147,7 +144,7 @@ class Server:
             self._watching.cancel()
         await self._health.enter_graceful_shutdown()
         # Before waiting, so that new calls are refused at once.
-        self._rollout.close()
+        self._versions.close()
         self._draining.set()
         finished = await self._interceptor.active.wait_idle(timeout_s)
         if not finished:
@@ -155,7 +152,7 @@ class Server:
             self._interceptor.end_all(error)
         await self._server.stop(_FLUSH_S)
         await self._usage.stop()
-        await self._rollout.stop()
+        await self._versions.stop()
         await self._detector.close()
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
@@ -166,9 +163,9 @@ class Server:
         directory = Directory(self._repository, self._detector.detect, features)
         generation = GenerationServicer(directory, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
-        models = ModelServicer(self._rollout, self._glossaries, self._usage)
+        models = ModelServicer(self._versions, self._glossaries, self._usage)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
-        inference = InferenceServicer(self._rollout, metrics, features, self._draining)
+        inference = InferenceServicer(self._versions, metrics, features, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         add_reflection((*_SERVICES, health.SERVICE_NAME), self._server)

@@ -190,6 +190,12 @@ async def test_encoding_of_a_file(client: AsyncClient, name: str, text: str, enc
     assert fetched.content.decode(encoding) == expected
 
 
+# The capital of ÿ is not in Latin-1.
+CDATA = (
+    "<?xml version='1.0' encoding='latin-1'?><resources><string><![CDATA[ÿ]]></string></resources>"
+).encode("latin-1")
+
+
 def packed(text: bytes) -> bytes:
     """A document of OpenDocument with one part of text and one that stays."""
     file = io.BytesIO()
@@ -221,6 +227,7 @@ async def test_the_text_of_an_archive_is_translated(client: AsyncClient) -> None
         (("a.pdf", b"%PDF"), ".srt"),
         (("a.jsonl", b"{}"), ".srt"),
         (("a.txt", b"\xff"), "UTF-8"),
+        (("a.xml", CDATA), "its translation has 'Ÿ', not in iso8859-1; convert the file to UTF-8"),
         (("a.txt", "good".encode("utf-32-le")), "has NUL characters as utf-32-le has them"),
     ],
 )

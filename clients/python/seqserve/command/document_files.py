@@ -11,7 +11,7 @@ from typing import Literal
 
 from seqserve.command import process
 from seqserve.command.journal import Journal
-from seqserve.documents.formats import TELLING, Format, encoding_of
+from seqserve.documents.formats import TELLING, Format, encoding_of, errors_of
 from seqserve.documents.plain_text import HEAD_BYTES, MARK, marked, undecoded, unmarked
 from seqserve.documents.report import Report
 from seqserve.errors import OptionError
@@ -54,11 +54,13 @@ class SourceFile:
             # Not sys.stdin: a thread that waits for it would block the end of the program.
             data = open(0 if is_standard_input else path, "rb", closefd=not is_standard_input)  # noqa: SIM115
             self._head = data.peek(HEAD_BYTES)[:HEAD_BYTES]
-            if kind in TELLING and encoding == "utf-8":
+            self.errors = "strict"
+            if kind in TELLING:
                 # It is read as a whole anyway.
                 with data:
                     content = data.read()
-                data, encoding = io.BufferedReader(io.BytesIO(content)), encoding_of(kind, content)
+                data, self.errors = io.BufferedReader(io.BytesIO(content)), errors_of(kind, content)
+                encoding = encoding_of(kind, content) if encoding == "utf-8" else encoding
         except OSError as error:
             is_text = isinstance(error, FileNotFoundError) and not option and " " in self.name
             hint = "; `seqserve generate` takes texts" if is_text else ""

@@ -19,10 +19,7 @@ from seqserve.options import option, parse, split_command
 from seqserve.output import aligned, json_line
 
 _Listed: TypeAlias = Model | LanguagePair | Glossary
-_WITHOUT_SERVER = {
-    "fetch": "seqserve_server.fetch.command",
-    "index": "seqserve_server.fetch.index",
-}
+_WITHOUT_SERVER = {"fetch": "seqserve_server.fetch.command", "index": "seqserve_server.fetch.index"}
 _HEADINGS = (
     *("NAME", "VERSION", "STATE", "SHARE", "PRECISION", "PROVIDER", "ROWS", "QUEUE"),
     *("SOURCE", "TARGET", "ABOUT"),

@@ -34,7 +34,6 @@ from seqserve.documents.formats import (
     ARCHIVES,
     PAGES,
     Format,
-    errors_of,
     format_of,
     is_named_as_document,
     parser_of,
@@ -210,8 +209,7 @@ class _Translator:
             with document_output(out, source, facts) as (write, journal):
                 label, encoding = f"{source.name}: line", source.encoding
                 writer = DocumentWriter(label=label, encoding=encoding, output=write)
-                writer.errors = errors_of(kind)
-                writer.journal = journal
+                writer.errors, writer.journal = source.errors, journal
                 total = None
                 if is_shown and can_be_read_twice(file):
                     with closing(opened_file()) as again:

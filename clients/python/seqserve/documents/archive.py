@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
-from seqserve.documents.formats import ARCHIVES, Format, format_of
+from seqserve.documents.formats import ARCHIVES, Format, declaring_utf_8, encoding_of, format_of
 from seqserve.documents.office import folded
 from seqserve.documents.passage import ParseError, Parser, Passage
+from seqserve.documents.plain_text import decoded
 from seqserve.documents.xml_source import read
 from seqserve.errors import OptionError
 
@@ -207,15 +208,16 @@ def rewrite(
 
 
 def text_of(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> str:
-    """Reads a part that is translated."""
+    """Reads a part that is translated; it is written back in UTF-8, and declares that."""
     name = _name(archive, part)
     if part.file_size > _MAX_TEXT_BYTES:
         raise OptionError(f"{name}: has {part.file_size:,} bytes; {_MAX_TEXT_BYTES:,} can be read")
     content = b"".join(_chunks(archive, part))
     try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise OptionError(f"{name}: is not UTF-8: {error.reason} at byte {error.start}") from None
+        text, mark, encoding = decoded(content, encoding_of(Format.HTML, content))
+    except OptionError as error:
+        raise OptionError(f"{name}: {error}") from None
+    return mark + text if encoding == "utf-8" else declaring_utf_8(text)
 
 
 def _chunks(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> Iterator[bytes]:

@@ -129,9 +129,20 @@ def encoding_of(kind: Format, content: bytes) -> str:
     return told
 
 
-def errors_of(kind: Format) -> str:
+def declaring_utf_8(text: str) -> str:
+    """Returns a page or a text of XML whose declared encoding, if it has one, is UTF-8."""
+    declared = _DECLARATION.match(text[:_DECLARED_BYTES].encode("ascii", "replace"))
+    if declared is None:
+        return text
+    begin, end = declared.span(declared.lastindex or 0)
+    return f"{text[:begin]}utf-8{text[end:]}"
+
+
+def errors_of(kind: Format, content: bytes) -> str:
     """Returns what ``str.encode`` does with characters that the encoding of a file lacks."""
-    return "xmlcharrefreplace" if kind in _MARKUP else "strict"
+    # A section of CDATA has no references.
+    is_without = kind is Format.HTML or b"<![CDATA[" not in content
+    return "xmlcharrefreplace" if kind in _MARKUP and is_without else "strict"
 
 
 def _known(of_xml: bytes, of_page: bytes) -> str:

@@ -30,7 +30,7 @@ from seqserve.words import ADDRESS
 # once as are in no text that somebody writes.
 _MOST_AT_ONCE = 4000
 _BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
-# A picture in its address is long, and takes no time.
+# An address may be a whole picture, which the parser reads in no time.
 _PICTURE = re.compile(r"data:[\w.+-]+/[\w.+;=-]+,[\w+/=%-]{100,}+")
 _PAIRS = (("[", "]"), ("(", ")"), ("<", ">"))
 _MOST_TRIED = 50

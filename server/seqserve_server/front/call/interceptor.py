@@ -23,13 +23,7 @@ from seqserve_server.front.call import wire
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.server_call import ServerCall, ServerResources
 from seqserve_server.front.models.loaded_model import ActiveCalls
-from seqserve_server.front.overload.memory import (
-    PEER,
-    FairMemory,
-    held,
-    held_bytes,
-    release_all,
-)
+from seqserve_server.front.overload.memory import PEER, FairMemory, held, held_bytes, release_all
 from seqserve_server.front.security.tokens import CALLER, Authorization
 from seqserve_server.front.telemetry.call_record import (
     CANCELLED,

@@ -68,12 +68,7 @@ class SharedVersions:
     """The versions in a front; the same for its services as a :class:`Rollout`."""
 
     def __init__(
-        self,
-        loader: Loader,
-        metrics: Metrics,
-        first: int,
-        main: Peer,
-        door: socket.socket,
+        self, loader: Loader, metrics: Metrics, first: int, main: Peer, door: socket.socket
     ) -> None:
         """Knows no version before ``main`` tells; of idle engines ``first`` gets a request.
 

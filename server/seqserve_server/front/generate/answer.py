@@ -9,12 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.events import Finished
-from seqserve_server.front.generate.engine_call import (
-    CachedCall,
-    EngineCall,
-    Result,
-    answer_of,
-)
+from seqserve_server.front.generate.engine_call import CachedCall, EngineCall, Result, answer_of
 from seqserve_server.front.generate.job import Job
 from seqserve_server.front.generate.joined import Joined, compose_hops, join_legs
 from seqserve_server.front.generate.records import Check, Hop, Part, Source

@@ -247,10 +247,7 @@ class Bulk:
             await asyncio.gather(*answers, return_exceptions=True)
 
     def _answered(
-        self,
-        request: GenerateBulkRequest,
-        group: _Group,
-        answer: asyncio.Future[GenerateResponse],
+        self, request: GenerateBulkRequest, group: _Group, answer: asyncio.Future[GenerateResponse]
     ) -> None:
         error = None if answer.cancelled() else answer.exception()
         if isinstance(error, Draining):

@@ -77,10 +77,7 @@ class Joined:
         return piece
 
     def _add(
-        self,
-        response: Response,
-        best: generation_pb2.Hypothesis,
-        segment: generation_pb2.Segment,
+        self, response: Response, best: generation_pb2.Hypothesis, segment: generation_pb2.Segment
     ) -> None:
         whole = self._response
         segment.source_tokens = response.source_tokens

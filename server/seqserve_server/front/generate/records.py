@@ -139,8 +139,7 @@ class Feature:
     """An addition to a translation that a request may ask for.
 
     All features read a part, in their order, and write each hypothesis, in the same order: see
-    :mod:`~seqserve_server.features`. They serve many requests, so they know nothing
-    of one.
+    :mod:`~seqserve_server.features`. They serve many requests, so they know nothing of one.
     """
 
     field = ""

@@ -191,11 +191,7 @@ def _beginning(texts: Iterable[str]) -> str:
 
 
 async def _detected(
-    request: Request,
-    languages: _Languages,
-    codes: list[str],
-    detect: Detect,
-    caller: str,
+    request: Request, languages: _Languages, codes: list[str], detect: Detect, caller: str
 ) -> generation_pb2.DetectedLanguage:
     """Detects the language of the sources among those of the models, and the target language."""
     field = f"{languages.section}source_language"

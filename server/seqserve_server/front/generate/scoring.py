@@ -46,10 +46,7 @@ async def score(
     size = ANSWER_BYTES + tokens * (string + ID_BYTES + FLOAT_BYTES)
     await call.reserve(AnswerSize({"target": size}), request)
     spec = ScoreSpec(
-        source=source,
-        target=target,
-        start_token=affixes.start_token,
-        **call.spec_fields(),
+        source=source, target=target, start_token=affixes.start_token, **call.spec_fields()
     )
     scores = (await EngineCall(model.engine, spec, call, answer_of).begin()).token_scores
     # The model's forced first tokens are given, like the prefix of a generated text.
@@ -82,10 +79,7 @@ async def attention(
     if not request.HasField("target"):
         options = replace(default_options(model.manifest), prefix=affixes.target)
         generate = GenerateSpec(
-            source=source,
-            options=options,
-            start_token=affixes.start_token,
-            **call.spec_fields(),
+            source=source, options=options, start_token=affixes.start_token, **call.spec_fields()
         )
         answer = await EngineCall(model.engine, generate, call, answer_of).begin()
         target = [*answer.best.token_ids, model.manifest.tokens.eos]

@@ -152,6 +152,16 @@ def test_a_page_keeps_the_encoding_that_it_declares(
     assert out.read_bytes() == page.format(text.upper()).encode("iso8859-7", "xmlcharrefreplace")
 
 
+def test_a_section_of_cdata_has_no_references(seqserve: Run, tmp_path: Path) -> None:
+    path, out = tmp_path / "a.xml", tmp_path / "b.xml"
+    begin, end = "<?xml version='1.0' encoding='latin-1'?><resources><string><![CDATA[", "]]>"
+    source = f"{begin}\xff{end}</string>\n<string>\xe9</string></resources>"
+    path.write_text(source, "latin-1")
+    status, _, err = seqserve("translate", path, "--format", "android", "-o", out)
+    assert status == 1 and "line 1: its translation has 'Ÿ', not in iso8859-1" in err
+    assert out.read_text("latin-1") == source.replace("\xe9", "\xc9")
+
+
 TAGGED = "<p>so <b>red</b></p>\n<p>plain</p>\n"
 
 

@@ -47,6 +47,21 @@ def test_text_in_archives(seqserve: Run, tmp_path: Path, suffix: str, name: str,
     assert {path.name for path in tmp_path.iterdir()} == {source.name, out.name, "expected"}
 
 
+@pytest.mark.parametrize(
+    ("declared", "encoding"), [("iso-8859-2", "iso-8859-2"), ("UTF-16", "utf-16")]
+)
+@pytest.mark.parametrize("text", ["łódź", "plain"])
+def test_a_part_in_another_encoding_becomes_utf_8(
+    seqserve: Run, tmp_path: Path, declared: str, encoding: str, text: str
+) -> None:
+    form = f"<?xml version='1.0' encoding='{{}}'?>{ODT}"
+    source, out = tmp_path / "a.odt", tmp_path / "b.odt"
+    archive(source, {"content.xml": form.format(declared, text).encode(encoding)})
+    assert seqserve("translate", source, "-o", out) == (0, "", "")
+    [_, (_, _, content)] = parts_of(out)
+    assert content.decode() == form.format("utf-8", text.upper())
+
+
 def test_a_passage_that_fails_is_reported_with_its_part(seqserve: Run, tmp_path: Path) -> None:
     path, out = tmp_path / "a.odt", tmp_path / "b.odt"
     archive(path, {"content.xml": ODT.format("fail INTERNAL")})
@@ -131,7 +146,7 @@ def _damaged(method: int, begin: bytes) -> Callable[[Path], None]:
             lambda path: archive(path, {"content.xml": "<a>"}),
             "content.xml: line 1 is not well-formed",
         ),
-        (lambda path: archive(path, {"content.xml": b"\xff"}), "content.xml: is not UTF-8"),
+        (lambda path: archive(path, {"content.xml": b"\xff"}), "content.xml: is not utf-8"),
         (
             lambda path: archive(path, {"word/document.xml": DOCX, "word/styles.xml": DOCX}),
             "has no part with the text of a document of odt",
