@@ -131,7 +131,7 @@ def encoding_of(kind: Format, content: bytes) -> str:
 
 def declaring_utf_8(text: str) -> str:
     """Returns a page or a text of XML whose declared encoding, if it has one, is UTF-8."""
-    declared = _DECLARATION.match(text[:_DECLARED_BYTES].encode("ascii", "replace"))
+    declared = _DECLARATION.search(text[:_DECLARED_BYTES].encode("ascii", "replace"))
     if declared is None:
         return text
     begin, end = declared.span(declared.lastindex or 0)
