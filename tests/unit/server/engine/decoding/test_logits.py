@@ -14,6 +14,7 @@ from seqserve_server.engine.decoding.logits import (
     largest,
     log_softmax,
     normalize,
+    normalized,
     penalize_repetition,
     processors_of,
 )
@@ -41,6 +42,10 @@ def test_the_largest_values_come_first_and_among_equals_the_first(
 ) -> None:
     expected = sorted(range(len(values)), key=lambda index: -values[index])[:count]
     assert largest(np.array(values, np.float32), count).tolist() == expected
+
+
+def test_an_empty_hypothesis_counts_as_one_token() -> None:
+    assert normalized(-6.0, 0, 1.0) == -6.0
 
 
 A, B, C = 1, 2, 3
