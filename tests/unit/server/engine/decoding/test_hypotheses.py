@@ -157,10 +157,3 @@ def test_an_interrupted_hypothesis_ranks_last_whatever_it_covers() -> None:
     cut = found(1, -0.1)._replace(stop_reason=StopReason.TIME_LIMIT)
     seen = [(cut, GOOD), (found(2, -9.0), POOR)]
     assert [token for token, _ in ranked(seen, num_hypotheses=2)] == [2, 1]
-
-
-def test_scores_rank_hypotheses_even_where_they_are_not_returned() -> None:
-    seen = [(found(1, -1.0), POOR), (found(2, -1.1), GOOD)]
-    assert ranked(seen, num_hypotheses=2, return_scores=False) == [(2, None), (1, None)]
-    options = make_options(beam_size=4, coverage_penalty=0.5, return_scores=False)
-    assert ranked_by_coverage(seen, options)[0][0].score is None

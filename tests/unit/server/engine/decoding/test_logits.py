@@ -63,6 +63,12 @@ def test_a_request_that_changes_no_probability_has_no_processors() -> None:
     assert processors_of(make_options(prefix=(A, B, C), return_top_tokens=3)) == ()
 
 
+@pytest.mark.parametrize("output", [[B], [A, A], [A, B, A], [B, A, B], [A, B], [A, B, C]])
+def test_no_token_is_preferred_after_the_prefix_or_away_from_it(output: list[int]) -> None:
+    found = processed(output, prefix=(A, B), prefix_bias_beta=0.5)
+    assert found == pytest.approx(PROBABILITIES)
+
+
 def test_the_prefix_is_preferred_after_the_repetition_penalty() -> None:
     whole = 0.1 + 0.2**2 + 0.4 + 0.3
     found = processed([1], prefix=(1, 0), prefix_bias_beta=0.5, repetition_penalty=2.0)
