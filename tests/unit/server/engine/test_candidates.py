@@ -88,6 +88,22 @@ def test_a_step_computes_for_each_row_its_own_candidates(
     ]
 
 
+def test_rows_that_share_candidates_share_their_groups(
+    runtime: LogitsRuntime, cache: SlotCache
+) -> None:
+    runtime.of_rows[:] = np.arange(VOCABULARY_SIZE) * [[1], [-1], [1], [-1]]
+    shared = np.array([4, 7, 9, 12, 30])
+    limit(cache, 2, 5, 8)
+    # Equal candidates of other requests are other sets.
+    for is_one, groups, rows in ((True, 3, 3), (False, 7, 1)):
+        for row in (0, 1, 3):
+            cache.limit(row, shared if is_one else shared.copy())
+        cache.advance(4)
+        sizes = StepSizes(allowed_groups=groups, allowed_rows=rows, projects=False)
+        assert runtime.sizes == sizes
+        assert cache.tokens[:, 0].tolist() == [30, 4, 8, 4]
+
+
 def test_the_whole_vocabulary_is_computed_while_some_row_chooses_from_it(
     runtime: LogitsRuntime, cache: SlotCache
 ) -> None:

@@ -248,6 +248,14 @@ def test_cancel_at_the_deadline_counts_as_late(other: OtherEnd) -> None:
     assert reply.stats.deadlines == {"queue": 1, "decode": 0}
 
 
+def test_cancel_of_an_ended_or_unknown_request_does_nothing(other: OtherEnd) -> None:
+    other.assert_answered(1)
+    for number in (1, 99):
+        other.send(Cancel(number, is_late=False))
+    assert other.stats_reply().stats.totals["cancelled"] == 0
+    other.assert_answered(2)
+
+
 @pytest.mark.parametrize(
     ("work", "spec"),
     [

@@ -21,7 +21,7 @@ from tests.unit.server.engine.decoding.table import (
     top_tokens_of,
 )
 
-from seqserve_server.contract.events import Hypothesis
+from seqserve_server.contract.events import Hypothesis, StopReason
 from seqserve_server.engine.decoding.logits import RankedTokens
 from seqserve_server.engine.decoding.proposals import alternative
 
@@ -95,6 +95,13 @@ def test_rows_of_an_improbable_alternative_are_free_at_once(
     assert set(rig.running) == set(rows) - set(free)
     [(_, finished)] = rig.finish()
     assert outputs_of(finished.hypotheses) == outputs
+
+
+@each_beam_size
+def test_alternatives_may_begin_at_the_maximum_length(beam_size: int) -> None:
+    found = alternatives(2, beam_size, prefix=(A, A), max_decoding_length=3)
+    assert outputs_of(found) == [[A, A], [A, A, A]]
+    assert [one.stop_reason for one in found] == [StopReason.EOS, StopReason.LENGTH]
 
 
 def test_the_search_of_an_alternative_ends_once_its_own_best_beam_ends() -> None:

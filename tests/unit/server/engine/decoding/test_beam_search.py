@@ -75,6 +75,14 @@ def test_without_a_length_penalty_a_search_ends_once_its_best_beam_ends() -> Non
     assert late.num_steps > 2
 
 
+def test_without_a_length_penalty_a_search_does_not_end_before_its_best_beam() -> None:
+    table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 1.0}, (A, C): {EOS: 0.9, D: 0.1}})
+    single = SingleRequest(table, beam_size=2, length_penalty=0.0)
+    single.step()
+    assert not single.step(), "the second best beam has ended, with .4"
+    assert outputs_of(single.finish()) == [[A, C]]
+
+
 def test_without_a_length_penalty_a_search_ends_once_enough_hypotheses_are_finished() -> None:
     """The best beam ends in step 2, the second hypothesis in step 3, from a worse beam."""
     table = after(

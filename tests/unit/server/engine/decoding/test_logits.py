@@ -14,6 +14,7 @@ from seqserve_server.engine.decoding.logits import (
     largest,
     log_softmax,
     normalize,
+    normalized,
     penalize_repetition,
     processors_of,
 )
@@ -43,6 +44,10 @@ def test_the_largest_values_come_first_and_among_equals_the_first(
     assert largest(np.array(values, np.float32), count).tolist() == expected
 
 
+def test_an_empty_hypothesis_counts_as_one_token() -> None:
+    assert normalized(-6.0, 0, 1.0) == -6.0
+
+
 A, B, C = 1, 2, 3
 PROBABILITIES = [0.1, 0.2, 0.4, 0.3]
 LOGITS = np.log(np.array(PROBABILITIES, np.float32))
@@ -56,6 +61,12 @@ def processed(output: list[int], **options: Any) -> Any:
 
 def test_a_request_that_changes_no_probability_has_no_processors() -> None:
     assert processors_of(make_options(prefix=(A, B, C), return_top_tokens=3)) == ()
+
+
+@pytest.mark.parametrize("output", [[B], [A, A], [A, B, A], [B, A, B], [A, B], [A, B, C]])
+def test_no_token_is_preferred_after_the_prefix_or_away_from_it(output: list[int]) -> None:
+    found = processed(output, prefix=(A, B), prefix_bias_beta=0.5)
+    assert found == pytest.approx(PROBABILITIES)
 
 
 def test_the_prefix_is_preferred_after_the_repetition_penalty() -> None:

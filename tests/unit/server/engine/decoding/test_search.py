@@ -215,6 +215,19 @@ def interrupted(rig: Rig, request: Request) -> list[tuple[list[int], StopReason]
     return [(one.token_ids, one.stop_reason) for one in found]
 
 
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_an_interrupted_request_gets_its_own_tokens_and_no_others(beam_size: int) -> None:
+    rig, requests = Rig(), list[Request]()
+    for number, token in enumerate((A, B)):
+        table = after({(): {token: 0.9, C: 0.1}, (token,): {D: 0.9, C: 0.1}, (C,): {D: 1.0}})
+        rows = range(number * beam_size, (number + 1) * beam_size)
+        requests.append(rig.join(rows, table, beam_size=beam_size))
+    rig.step()
+    rig.step()
+    found = [interrupted(rig, request) for request in requests]
+    assert found == [[([token, D], StopReason.TIME_LIMIT)] for token in (A, B)]
+
+
 def test_an_interrupted_beam_search_gets_finished_and_running_hypotheses() -> None:
     rig = Rig()
     request = rig.join([0, 1], FORK, beam_size=2, num_hypotheses=3)

@@ -110,7 +110,9 @@ def test_work_before_a_request_is_exact_but_for_ties_where_all_are_of_one_size(
 def test_waiting_clients_and_flows_of_a_client_get_equal_shares_of_work(
     owner_of: Callable[[Request], object], sent: list[Request]
 ) -> None:
-    turns = filled([one for one in sent if owner_of is client_of or client_of(one) == "a"])
+    if owner_of is flow_of:
+        sent = [queued(one.work // 2, caller="a", flow=one.spec.flow_id) for one in sent]
+    turns = filled(sent)
     owners = {owner_of(one) for one in turns}
     done: Counter[object] = Counter()
     while {owner_of(one) for one in turns} == owners and len(owners) > 1:

@@ -35,6 +35,20 @@ async def test_answers_are_in_order_and_few_under_way_of_all_that_share_a_window
     assert most == min(size, 31)
 
 
+async def test_an_answer_is_yielded_before_later_ones_are_there() -> None:
+    may_end = asyncio.Event()
+
+    async def answer(item: int) -> int:
+        if item:
+            await may_end.wait()
+        return item
+
+    answers = Window(2).in_order(range(2), answer)
+    assert (await anext(answers)).result() == 0
+    may_end.set()
+    assert await taken(answers) == [1]
+
+
 @pytest.mark.parametrize("items", [1, 5])
 async def test_cancelling_ends_all_under_way_and_frees_their_places(items: int) -> None:
     ended = []
