@@ -31,7 +31,8 @@ from seqserve.words import ADDRESS
 _MOST_AT_ONCE = 4000
 _BRACKETS = re.compile(r"(?:[^\[]*+\[){50}")
 # An address may be a whole picture, which the parser reads in no time.
-_PICTURE = re.compile(r"data:[\w.+-]+/[\w.+;=-]+,[\w+/=%-]{100,}+")
+_DATA = "data:"
+_PICTURE = re.compile(rf"{_DATA}[\w.+-]+/[\w.+;=-]+,[\w+/=%-]{{100,}}+")
 _PAIRS = (("[", "]"), ("(", ")"), ("<", ">"))
 _MOST_TRIED = 50
 
@@ -101,11 +102,12 @@ def pieces(text: str, references: Mapping[str, Any]) -> Iterator[Piece]:
     references = {**{label: {"href": "", "title": ""} for label in labels}, **references}
     begin = 0
     while begin < len(text):
-        end = begin + _MOST_AT_ONCE
-        for picture in _PICTURE.finditer(text, begin):
-            if picture.start() >= end:
-                break
-            end += len(picture[0])
+        place, end = begin, begin + _MOST_AT_ONCE
+        # What is behind the end is not searched, or a long text would be searched again and again.
+        while (place := text.find(_DATA, place, end - 1 + len(_DATA))) >= 0:
+            picture = _PICTURE.match(text, place)
+            end += len(picture[0]) if picture else 0
+            place += len(picture[0] if picture else _DATA)
         if brackets := _BRACKETS.match(text, begin, end):
             end = brackets.end()
         if end < len(text):
