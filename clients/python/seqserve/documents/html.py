@@ -13,6 +13,7 @@ from turbohtml import parse as parse_document
 from seqserve.documents.attributes import TEMPLATE, UNKNOWN, Languages, read_tag, without_templates
 from seqserve.documents.inline import Kind, Piece, passages
 from seqserve.documents.passage import Lines, ParseError, Passage
+from seqserve.documents.pieces import code_piece
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import XML, Role, escaped, root_of
 from seqserve.documents.xml_source import Node as XmlNode
@@ -257,7 +258,7 @@ def _role(node: XmlNode, _: XmlNode, root: XmlNode, languages: Languages) -> Rol
 
 def _piece(node: XmlNode) -> Piece | None:
     is_code = node.name in _KEPT_INLINE - _INLINE
-    return Piece(Kind.PLACEHOLDER, node.raw, text=f"`{node.text}`") if is_code else None
+    return code_piece(node.raw, node.text) if is_code else None
 
 
 SYNTAX = Syntax(

@@ -14,7 +14,7 @@ from functools import partial
 from seqserve.documents.attributes import UNKNOWN, Languages
 from seqserve.documents.inline import passages
 from seqserve.documents.passage import Lines, Passage
-from seqserve.documents.pieces import FIELD, Kind, Piece, divided
+from seqserve.documents.pieces import FIELD, Kind, Piece, code_piece, divided
 from seqserve.documents.syntax import Syntax
 from seqserve.documents.xml_source import REFERENCE, VALUE, XML, Node, Role, escaped, root_of
 from seqserve.documents.xml_text import Table
@@ -59,7 +59,7 @@ _TO_CODE = re.compile(r"[\0-\x08\x0b-\x1f]|_(?=x[\da-fA-F]{4}_)")
 def _piece(node: Node) -> Piece | None:
     """Reads code, and what begins or ends a field whose text is in runs."""
     if node.name == "w:r" and _is_code(node):
-        return Piece(Kind.PLACEHOLDER, node.raw, text=f"`{node.text}`")
+        return code_piece(node.raw, node.text)
     kinds = {"begin": Kind.OPENING, "end": Kind.CLOSING}
     if node.name != "w:fldChar" or node.attributes.get("fldCharType") not in kinds:
         return None
@@ -162,7 +162,7 @@ _CELL_NAME = re.compile(r"\$?[A-Z]{1,3}\$?\d{1,7}")
 
 def _open_piece(node: Node) -> Piece | None:
     is_code = node.name == "text:span" and node.attributes.get("style-name") in _OPEN_CODE
-    return Piece(Kind.PLACEHOLDER, node.raw, text=f"`{node.text}`") if is_code else None
+    return code_piece(node.raw, node.text) if is_code else None
 
 
 def _open_role(

@@ -70,6 +70,11 @@ class Piece(NamedTuple):
         return self.raw if self.written is None else self.written
 
 
+def code_piece(raw: str, text: str) -> Piece:
+    """Returns the piece of a code, which comes back as it is; a model reads it as Markdown's."""
+    return Piece(Kind.PLACEHOLDER, raw, text=f"`{text}`")
+
+
 def divided(raw: str, texts: re.Pattern[str], syntax: Syntax) -> tuple[Piece, ...]:
     """Returns the parts of a tag whose texts a pattern matches as its group; none without texts."""
     raws = texts.split(raw)
