@@ -27,7 +27,7 @@ from seqserve.documents.passage import (
     parts_of,
     translation_of,
 )
-from seqserve.documents.plain_text import decoded, undecoded
+from seqserve.documents.plain_text import decoded, encoded, undecoded
 from seqserve.documents.report import Report
 from seqserve.documents.xml_source import Node, Role
 from seqserve.documents.xml_text import Table
@@ -154,10 +154,10 @@ def write_file(
     if kind not in ARCHIVES:
         _, mark, encoding = decoded(job.content, encoding_of(kind, job.content))
         try:
-            return (mark + texts[job.form]).encode(encoding, errors_of(kind, job.content)), facts
-        except UnicodeEncodeError as error:
-            unknown = f"its translation has {error.object[error.start]!r}, not in {encoding}"
-            raise Unreadable(f"{unknown}; convert the file to UTF-8") from None
+            text = mark + texts[job.form]
+            return encoded(text, encoding, errors_of(kind, job.content)), facts
+        except OptionError as error:
+            raise Unreadable(f"{error}; convert the file to UTF-8") from None
     with (
         opened(io.BytesIO(job.content), job.form, _MAX_UNPACKED) as source,
         zipfile.ZipFile(packed, "w") as archive,

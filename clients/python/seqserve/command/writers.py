@@ -11,8 +11,9 @@ from typing import TypeAlias
 from seqserve.command.journal import Journal
 from seqserve.command.process import OutputLost
 from seqserve.documents.passage import Passage, Translation, ends_of, translation_of
+from seqserve.documents.plain_text import encoded
 from seqserve.documents.report import Report
-from seqserve.errors import CallError, invalid_argument
+from seqserve.errors import CallError, OptionError, invalid_argument
 from seqserve.output import json_line
 from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
@@ -272,11 +273,11 @@ class DocumentWriter(Writer):
         if translation.fault:
             self._fail(passage, translation.fault)
             return
+        text = passage.written(translation)
         try:
-            text = self._encodable(passage.written(translation))
-        except UnicodeEncodeError as error:
-            unknown = error.object[error.start]
-            self._fail(passage, f"its translation has {unknown!r}, not in {self.encoding}")
+            text = self._encodable(text)
+        except OptionError as error:
+            self._fail(passage, str(error))
             return
         if self.journal is not None:
             self.journal.add(passage.text, translation)
@@ -286,7 +287,7 @@ class DocumentWriter(Writer):
         self.output(passage.before + text)
 
     def _encodable(self, text: str) -> str:
-        return text.encode(self.encoding, self.errors).decode(self.encoding)
+        return encoded(text, self.encoding, self.errors).decode(self.encoding)
 
     def _known(self, passage: Passage) -> Translation | None:
         known = None if self.journal is None else self.journal.get(passage.text)

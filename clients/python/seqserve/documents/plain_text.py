@@ -139,3 +139,12 @@ def decoded(content: bytes, encoding: str = "utf-8") -> tuple[str, str, str]:
         raise OptionError(reason if found else "has a NUL character; the file is not text")
     mark = MARK if told else ""
     return text.removeprefix(mark), mark, encoding
+
+
+def encoded(text: str, encoding: str, errors: str = "strict") -> bytes:
+    """Encodes a translation, as ``str.encode``; OptionError if the encoding lacks a character."""
+    try:
+        return text.encode(encoding, errors)
+    except UnicodeEncodeError as error:
+        unknown = error.object[error.start]
+        raise OptionError(f"its translation has {unknown!r}, not in {encoding}") from None
